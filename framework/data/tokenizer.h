@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* data/tokenizer.h - tokenizer.json, byte-level BPE (HuggingFace tokenizers format). Thread-safe once opened. */
+#ifndef ST_TOKENIZER_H
+#define ST_TOKENIZER_H
+#include "base/base.h"
+
+typedef struct st_tokenizer st_tokenizer;
+typedef struct st_tokens { int32_t n; int32_t *ids; uint32_t *begin, *end; } st_tokens; /* byte range of each in the input text */
+int st_tokenizer_open(const char *path, st_tokenizer **, st_error *);
+void st_tokenizer_close(st_tokenizer *);
+int32_t st_tokenizer_size(const st_tokenizer *);             /* largest id + 1 */
+int32_t st_tokenizer_id(const st_tokenizer *, const char *token); /* added tokens and pieces; -1 */
+/* special 0: added tokens in the text are plain text (data of a user cannot forge a turn). */
+int st_tokenizer_encode(const st_tokenizer *, const char *text, size_t n, int special, st_arena *, st_tokens *, st_error *);
+int st_tokenizer_decode(const st_tokenizer *, const int32_t *ids, int32_t n, int skip_special, st_buf *, st_error *);
+#endif

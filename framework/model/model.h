@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model/model.h - a model assembled from a spec: weights, stacks, step machinery, planning. The only door to this room.
+ *
+ * Life: build (pure: no device, file or clock) -> plan (the real code with counting arenas) -> open (device, arenas) ->
+ * init or load -> step / evaluate. All device memory is taken in open. */
+#ifndef ST_MODEL_H
+#define ST_MODEL_H
+#include "data/row.h"
+#include "plugin/registry.h"
+#include <strata/backend.h>
+#include <strata/comm.h>
+#include <strata/head.h>
+#include <strata/optimizer.h>
+
+typedef struct st_model st_model;
+
+/* Binds [run] precision and backend, [stack], [layer.*], [position], [encoder], [head.*], [batch], [recompute], [optimizer],
+ * [part.*]. Every mistake goes to diags. train 0: no gradients, no optimizer. */
+int st_model_build(st_base *, st_spec *, st_registry *, int train, st_model **, st_diags *);
+void st_model_destroy(st_model *);
+int st_model_plan(st_model *, st_error *);
+int st_model_open(st_model *, st_error *);
+const char *st_model_backend(const st_model *);   /* "cpu" */
+const char *st_model_device(const st_model *);    /* words for logs: "cpu, 2 threads, openblas ..." */
+int32_t st_model_dtype(const st_model *);
+const char *st_model_pattern(const st_model *);   /* expanded */
+int64_t st_model_vocab(const st_model *);
+
+/* What the data path needs. */
+const st_row_shape *st_model_shape(const st_model *);
+int32_t st_model_micros(const st_model *);        /* rows per optimizer step ([batch] rows) */
+const st_instance *st_model_position(const st_model *); /* NULL: none */
+const st_instance *st_model_encoder(const st_model *);  /* NULL: text only */
+
+/* ---- weights ---- */
+typedef struct st_model_weight {
+    const char *path;              /* "layers.3.in", "embed", "encoder.blocks.0.qkv"; unique                  */
+    const char *part;              /* "language", "vision", "merger"                                          */
+    int32_t block;                 /* block of the trunk (mixer + MLP pair), -1: none                         */
+    int32_t nd; int64_t dim[ST_DIMS], count;
+    uint32_t flags;                /* ST_W_*                                                                  */
+    int32_t dtype, frozen;
+    double lr_scale, decay;        /* resolved                                                                */
+    int32_t n_sec; const st_section *sec; int32_t sec_dim;
+} st_model_weight;
+int st_model_weights(const st_model *, const st_model_weight *const **);
+int64_t st_model_parameters(const st_model *, const char *part); /* trained elements; part NULL: all */
+/* Names in other layouts ("hf"): one entry per file tensor. rows [first, first + n) of the weight's dimension sec_dim (0). */
+typedef struct st_file_name { const char *file_name; int32_t weight; int64_t first, n; } st_file_name;
+int st_model_file_names(const st_model *, const char *layout, const st_file_name **);
+enum { ST_READ_WEIGHT = 1, ST_READ_GRAD };
+int st_model_read(st_model *, int32_t weight, int what, double *out, st_error *);          /* count elements */
+int st_model_write(st_model *, int32_t weight, const double *in, st_error *);             /* master and run copy */
+/* Bits as stored, for checkpoints: masters, optimizer state. Names: "WEIGHT_PATH" and "STATE_NAME:WEIGHT_PATH". */
+typedef struct st_state_tensor { const char *name; int32_t dtype, nd; int64_t dim[ST_DIMS]; size_t bytes; int32_t optimizer; } st_state_tensor;
+int st_model_states(const st_model *, const st_state_tensor **);
+int st_model_state_read(st_model *, int32_t i, void *out, st_error *);
+int st_model_state_write(st_model *, int32_t i, const void *in, st_error *);
+
+/* Named rule ("hf", "fan_in", "megatron_scaled") from [init]; seeded per weight path. */
+int st_model_init(st_model *, uint64_t seed, st_error *);
+
+/* ---- work ---- */
+typedef struct st_metric_value { const char *name, *unit; double value; int32_t valid; } st_metric_value;
+typedef struct st_step_result {
+    double loss;                   /* sum / trained tokens of depth 0                                         */
+    double grad_norm;              /* before clipping                                                         */
+    int64_t tokens, trained;       /* real tokens, trained tokens of depth 0                                  */
+    int32_t skipped;               /* 1: nothing was changed                                                  */
+    char bad[256];                 /* first tensor with NaN or Inf, or the fault's words                      */
+    int32_t n_metrics; const st_metric_value *metrics;
+} st_step_result;
+/* One optimizer step over rows[0 .. micros). schedule: step number from 1, learning rate already scheduled. clip 0: none. */
+int st_model_step(st_model *, const st_packed_row *const *rows, int32_t micros, const st_schedule *, double clip, st_step_result *, st_error *);
+/* As above without norm, clipping or update: gradients stay for st_model_read. */
+int st_model_gradients(st_model *, const st_packed_row *const *rows, int32_t micros, st_step_result *, st_error *);
+/* Loss of one row: sum and count of depth 0; nll, best [tokens] at trained slots, NULL: not wanted. */
+int st_model_evaluate(st_model *, const st_packed_row *, double *loss_sum, int64_t *count, double *nll, int32_t *best, st_error *);
+
+/* Looks at tensors as they are made (parity, NaN guard). names: "features", "embed", "residual" (layer = index: stream after
+ * it), "final". values f64 [rows, cols], valid during the call. */
+typedef void (*st_probe_fn)(void *ctx, const char *name, int32_t layer, const double *values, int64_t rows, int64_t cols);
+void st_model_probe(st_model *, st_probe_fn, void *ctx);
+
+/* ---- planning and time ---- */
+typedef struct st_plan_bytes { size_t weights, masters, gradients, optimizer, kept, scratch, rows, workspace, total; } st_plan_bytes;
+void st_model_plan_bytes(const st_model *, st_plan_bytes *);
+double st_model_flops(const st_model *);          /* counted by planning: one row forward + backward */
+double st_model_gemm_flops(const st_model *);     /* of these, matrix products                         */
+typedef struct st_op_time { const char *name; double seconds, flops, bytes; int64_t calls; } st_op_time;
+void st_model_profile(st_model *, int on);        /* host clock around every launch                    */
+int st_model_times(const st_model *, const st_op_time **);
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plugin/registry.h - manifests, search paths, modules, instances. Listing opens no module. */
+#ifndef ST_REGISTRY_H
+#define ST_REGISTRY_H
+#include "spec/spec.h"
+
+typedef struct st_registry st_registry;
+typedef struct st_manifest {
+    const char *name, *module, *summary, *file, *dir; /* module: resolved path; file: the manifest; dir: the search directory */
+    const char *version;
+    int32_t kind, abi;
+    char symbol;                     /* 0: none                                                       */
+    int32_t n_kernels;
+    struct { const char *backend, *module; } kernels[8];
+    int32_t wins;                    /* 0: shadowed by `shadowed_by`                                  */
+    const struct st_manifest *shadowed_by;
+} st_manifest;
+typedef struct st_search {           /* in this order: given, spec, environment, user, installed      */
+    const char *const *given; int32_t n_given;   /* --plugin-path                                     */
+    const char *const *spec; int32_t n_spec;     /* [plugins] path                                    */
+} st_search;
+typedef struct st_searched { const char *dir, *why_not, *source; int32_t manifests; } st_searched; /* for `strata plugins` */
+
+int st_registry_open(const st_base *, const st_search *, st_registry **, st_diags *);
+void st_registry_close(st_registry *); /* modules stay loaded */
+int st_registry_list(const st_registry *, const st_manifest *const **);
+int st_registry_searched(const st_registry *, const st_searched **);
+const st_manifest *st_registry_find(const st_registry *, int kind, const char *name); /* the winner */
+/* The layer (or separator) that claims a symbol. NULL and error when none or two claim it. */
+const st_manifest *st_registry_symbol(const st_registry *, char symbol, st_error *);
+const char *st_kind_name(int kind);   /* "layer" */
+int st_kind_of(const char *name);     /* 0: unknown */
+
+/* Opens (once), checks magic, ABI, size, kind, name, symbol claim, required ops. Errors name file, both values, remedy. */
+int st_module_open(st_registry *, const st_manifest *, const st_plugin **, st_error *);
+int st_kernels_open(st_registry *, const st_manifest *, const st_plugin *, const char *backend, const st_kernels **, st_error *);
+/* Copies a plugin's ops struct into a zeroed struct of the host's size. */
+void st_ops_copy(const st_plugin *, void *out, size_t size);
+
+typedef struct st_instance {
+    const st_manifest *manifest;
+    const st_plugin *plugin;
+    void *self;                      /* host-owned, zeroed, bound from `section`                      */
+    const void *kernels;             /* table for the running backend, NULL before st_instance_kernels */
+    const char *section;
+    char symbol;
+} st_instance;
+/* name NULL: taken from the section's `plugin` key. Mistakes go to diags. */
+int st_instance_create(st_registry *, st_spec *, int kind, const char *name, const char *section, st_instance *, st_diags *);
+int st_instance_kernels(st_registry *, st_instance *, const char *backend, st_error *);
+#endif
