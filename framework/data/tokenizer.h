@@ -10,7 +10,8 @@ int st_tokenizer_open(const char *path, st_tokenizer **, st_error *);
 void st_tokenizer_close(st_tokenizer *);
 int32_t st_tokenizer_size(const st_tokenizer *);             /* largest id + 1 */
 int32_t st_tokenizer_id(const st_tokenizer *, const char *token); /* added tokens and pieces; -1 */
-/* special 0: added tokens in the text are plain text (data of a user cannot forge a turn). */
+/* special 0: added tokens marked special are plain text in it, so data cannot forge a turn; other added tokens (label tags,
+ * <think>) are matched as always. */
 int st_tokenizer_encode(const st_tokenizer *, const char *text, size_t n, int special, st_arena *, st_tokens *, st_error *);
 int st_tokenizer_decode(const st_tokenizer *, const int32_t *ids, int32_t n, int skip_special, st_buf *, st_error *);
 #endif
