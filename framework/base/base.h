@@ -19,7 +19,7 @@ const char *st_code_name(int code); /* "config", "abi", ... */
 
 /* All mistakes found together, at most ST_DIAGS_MAX kept (the rest counted). `line_text` is shown with a caret. */
 #define ST_DIAGS_MAX 20
-typedef struct st_diag { st_error error; char line_text[256]; int32_t warning; } st_diag;
+typedef struct st_diag { st_error error; char line_text[256]; int32_t caret, warning; } st_diag; /* caret: column in line_text */
 typedef struct st_diags { int32_t n, errors, warnings; st_diag item[ST_DIAGS_MAX]; } st_diags;
 int st_diags_add(st_diags *, const st_error *, const char *line_text, bool warning); /* -> the error's code */
 void st_diags_print(const st_diags *, FILE *); /* file:line:column: error: message, line, caret, detail, hint */
