@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+# What needs cmocka stands between if and endif; fragments of scripts come after it.
+if HAVE_CMOCKA
 include tests/base/module.mk
 include tests/spec/module.mk
 include tests/plugin/module.mk
@@ -9,5 +11,11 @@ include tests/data/module.mk
 include tests/model/module.mk
 include tests/checkpoint/module.mk
 include tests/train/module.mk
+else
+TESTS += tests/no_cmocka.sh
+dist-hook:
+	@echo 'make dist needs cmocka: without it the unit tests would be left out' >&2; exit 1
+endif
+dist_check_SCRIPTS += tests/no_cmocka.sh
 include tests/cli/module.mk
 include tests/build/module.mk

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# STRATA_CHECK_CUDA
+#
+# Looks for the CUDA compiler, runtime and cuBLAS, and for NCCL. All are optional; what was asked for by name and cannot be
+# used is an error. Nothing here touches the flags of C objects: whoever builds kernels uses
+#
+#   NVCC, NVCCFLAGS              the compiler and the user's flags for it (both precious)
+#   CUDA_GENCODE                 -gencode options for --with-cuda-arch
+#   CUDA_CPPFLAGS, CUDA_LDFLAGS  where headers and libraries are
+#   CUDA_LIBS, NCCL_LIBS         runtime with cuBLAS; NCCL (empty without)
+#   HAVE_CUDA, HAVE_NCCL         Automake conditionals
+#
+# For the summary: strata_cuda_result and strata_nccl_result, each "no (why)" or what was found.
+AC_DEFUN([STRATA_CHECK_CUDA], [
+AC_ARG_WITH([cuda],
+  [AS_HELP_STRING([--with-cuda@<:@=DIR@:>@], [build CUDA kernels, with the toolkit in DIR @<:@default: if nvcc works@:>@])],
+  [], [with_cuda=auto])
+AC_ARG_WITH([cuda-arch],
+  [AS_HELP_STRING([--with-cuda-arch=LIST], [GPU architectures, such as 90a,100a @<:@default: 90a@:>@])],
+  [], [with_cuda_arch=90a])
+AC_ARG_WITH([nccl],
+  [AS_HELP_STRING([--with-nccl], [build NCCL communication @<:@default: with CUDA, if found@:>@])],
+  [], [with_nccl=auto])
+AC_ARG_VAR([NVCC], [CUDA compiler])
+AC_ARG_VAR([NVCCFLAGS], [flags for the CUDA compiler])
+
+AS_CASE([$with_cuda_arch],
+  [yes|no|''|*[[!0-9a-z,]]*], [AC_MSG_ERROR([--with-cuda-arch=$with_cuda_arch: must be a list such as 90a or 90a,100a])])
+CUDA_GENCODE=
+for strata_arch in `AS_ECHO(["$with_cuda_arch"]) | tr ',' ' '`; do
+  AS_VAR_APPEND([CUDA_GENCODE], [" -gencode arch=compute_$strata_arch,code=sm_$strata_arch"])
+done
+
+CUDA_CPPFLAGS=
+CUDA_LDFLAGS=
+CUDA_LIBS=
+NCCL_LIBS=
+strata_nccl_result='no (needs CUDA)'
+AS_IF([test "x$with_cuda" = xno], [strata_cuda_result='no (--without-cuda)'], [_STRATA_FIND_CUDA])
+AS_CASE([$with_cuda:$strata_cuda_result],
+  [no:*|auto:*], [],
+  [*:no*], [AC_MSG_ERROR([--with-cuda=$with_cuda was given, but CUDA cannot be used: $strata_cuda_result
+  Name the toolkit's folder (--with-cuda=/usr/local/cuda) or its compiler (NVCC=...); config.log has the failed command.])])
+AS_CASE([$with_nccl:$strata_cuda_result],
+  [no:*], [strata_nccl_result='no (--without-nccl)'],
+  [*:no*], [],
+  [_STRATA_FIND_NCCL])
+AS_CASE([$with_nccl:$strata_nccl_result],
+  [no:*|auto:*], [],
+  [*:no*], [AC_MSG_ERROR([--with-nccl was given, but NCCL cannot be used: $strata_nccl_result
+  On Debian with NVIDIA's repository: apt-get install libnccl-dev])])
+
+AC_SUBST([CUDA_GENCODE])
+AC_SUBST([CUDA_CPPFLAGS])
+AC_SUBST([CUDA_LDFLAGS])
+AC_SUBST([CUDA_LIBS])
+AC_SUBST([NCCL_LIBS])
+AM_CONDITIONAL([HAVE_CUDA], [test -n "$CUDA_LIBS"])
+AM_CONDITIONAL([HAVE_NCCL], [test -n "$NCCL_LIBS"])
+])
+
+# Sets strata_cuda_result, and on success CUDA_CPPFLAGS, CUDA_LDFLAGS and CUDA_LIBS.
+AC_DEFUN([_STRATA_FIND_CUDA], [
+AS_CASE([$with_cuda], [yes|auto], [strata_cuda_dir=], [strata_cuda_dir=$with_cuda])
+AS_IF([test -z "$NVCC"],
+  [AS_IF([test -n "$strata_cuda_dir"],
+    [AC_PATH_PROG([NVCC], [nvcc], [], [$strata_cuda_dir/bin])],
+    [AC_PATH_PROG([NVCC], [nvcc], [], [$PATH$PATH_SEPARATOR/usr/local/cuda/bin])])])
+AS_IF([test -n "$NVCC" && test -z "$strata_cuda_dir"],
+  [strata_cuda_dir=`readlink -f "\`command -v $NVCC\`" | sed 's,/bin/[[^/]]*$,,'`])
+
+AS_IF([test -z "$NVCC"], [strata_cuda_result='no (nvcc not found)'], [
+  AC_MSG_CHECKING([whether $NVCC compiles for $with_cuda_arch])
+  cat > conftest.cu <<_STRATA_EOF
+#include <cuda_runtime.h>
+__global__ void add(float *x, int n) { if (threadIdx.x < n) x[[threadIdx.x]] += 1; }
+extern "C" int conftest_launch(float *x, int n) { add<<<1, 32>>>(x, n); return cudaGetLastError(); }
+_STRATA_EOF
+  AS_IF([AC_TRY_COMMAND([$NVCC $CUDA_GENCODE $NVCCFLAGS -c -o conftest_cuda.o conftest.cu >&AS_MESSAGE_LOG_FD 2>&1])],
+    [AC_MSG_RESULT([yes])
+     _STRATA_LINK_CUDA],
+    [AC_MSG_RESULT([no])
+     strata_cuda_result="no ($NVCC cannot compile a kernel for $with_cuda_arch)"])
+  rm -f conftest.cu conftest_cuda.o])
+])
+
+# Links the probe's object with the C compiler, as the modules will be.
+AC_DEFUN([_STRATA_LINK_CUDA], [
+strata_save_CPPFLAGS=$CPPFLAGS
+strata_save_LDFLAGS=$LDFLAGS
+strata_save_LIBS=$LIBS
+AS_IF([test -d "$strata_cuda_dir/include"], [CUDA_CPPFLAGS="-I$strata_cuda_dir/include"])
+AS_IF([test -d "$strata_cuda_dir/lib64"], [CUDA_LDFLAGS="-L$strata_cuda_dir/lib64"])
+CPPFLAGS="$CPPFLAGS $CUDA_CPPFLAGS"
+LDFLAGS="$LDFLAGS $CUDA_LDFLAGS"
+LIBS="conftest_cuda.o -lcublasLt -lcublas -lcudart -lstdc++ $LIBS"
+AC_MSG_CHECKING([for the CUDA runtime and cuBLAS])
+AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cublasLt.h>
+int conftest_launch(float *, int);]], [[return conftest_launch(0, 0) + (int)cublasLtGetVersion();]])],
+  [CUDA_LIBS='-lcublasLt -lcublas -lcudart -lstdc++'],
+  [strata_cuda_result='no (the CUDA runtime or cuBLAS does not link)'])
+LIBS=$strata_save_LIBS
+AS_IF([test -n "$CUDA_LIBS"],
+  [AC_COMPUTE_INT([strata_cudart], [CUDART_VERSION], [[#include <cuda_runtime_api.h>]], [strata_cudart=0])
+   strata_cuda_result="`expr $strata_cudart / 1000`.`expr $strata_cudart % 1000 / 10` for $with_cuda_arch ($strata_cuda_dir)"
+   AC_MSG_RESULT([yes])],
+  [CUDA_CPPFLAGS=
+   CUDA_LDFLAGS=
+   AC_MSG_RESULT([no])])
+CPPFLAGS=$strata_save_CPPFLAGS
+LDFLAGS=$strata_save_LDFLAGS
+])
+
+# Sets strata_nccl_result, and on success NCCL_LIBS.
+AC_DEFUN([_STRATA_FIND_NCCL], [
+strata_save_CPPFLAGS=$CPPFLAGS
+strata_save_LDFLAGS=$LDFLAGS
+strata_save_LIBS=$LIBS
+CPPFLAGS="$CPPFLAGS $CUDA_CPPFLAGS"
+LDFLAGS="$LDFLAGS $CUDA_LDFLAGS"
+LIBS="-lnccl -lcudart $LIBS"
+AC_MSG_CHECKING([for NCCL])
+AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <nccl.h>]], [[int v; return (int)ncclGetVersion(&v);]])],
+  [NCCL_LIBS=-lnccl
+   strata_nccl_result=yes],
+  [strata_nccl_result='no (nccl.h or libnccl not found)'])
+AC_MSG_RESULT([$strata_nccl_result])
+CPPFLAGS=$strata_save_CPPFLAGS
+LDFLAGS=$strata_save_LDFLAGS
+LIBS=$strata_save_LIBS
+])
