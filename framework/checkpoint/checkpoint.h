@@ -23,4 +23,8 @@ int st_checkpoint_spec(const char *dir, const char *const *sets, int n_sets, st_
 int st_checkpoint_load(const char *dir, st_model *, int optimizer, st_progress *, st_error *);
 /* Weights in HuggingFace names from one file or an index of shards into an open model; what is missing or left over is named. */
 int st_checkpoint_load_hf(const char *dir, st_model *, st_error *);
+/* The part of a weight that one file tensor holds: copies between `whole` (weight->count values) and `part`. */
+enum { ST_PART_OUT = 0, ST_PART_IN = 1 };
+void st_weight_part(const st_model_weight *, const st_file_name *, double *whole, double *part, int direction);
+int64_t st_weight_part_count(const st_model_weight *, const st_file_name *);
 #endif

@@ -1,2 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-framework_libstrata_la_SOURCES +=
+framework_libstrata_la_SOURCES += \
+  framework/checkpoint/checkpoint.c \
+  framework/checkpoint/checkpoint.h \
+  framework/checkpoint/names.c \
+  framework/checkpoint/safetensors.c \
+  framework/checkpoint/safetensors.h \
+  framework/checkpoint/safetensors_format.h \
+  framework/checkpoint/safetensors_out.c \
+  framework/checkpoint/shards.c
