@@ -2,6 +2,8 @@
 framework_libstrata_la_SOURCES += \
   framework/checkpoint/checkpoint.c \
   framework/checkpoint/checkpoint.h \
+  framework/checkpoint/hf_config.c \
+  framework/checkpoint/hf_config.h \
   framework/checkpoint/names.c \
   framework/checkpoint/safetensors.c \
   framework/checkpoint/safetensors.h \
