@@ -1,1 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+plugins_LTLIBRARIES += plugins/mrope.la plugins/mrope-cpu.la
+plugins_mrope_la_SOURCES = plugins/positions/mrope/mrope.c plugins/positions/rotary/rotary.h
+plugins_mrope_la_LDFLAGS = $(MODULE_LDFLAGS)
+plugins_mrope_cpu_la_SOURCES = plugins/positions/rotary/rotary_cpu.c plugins/positions/rotary/rotary.h
+plugins_mrope_cpu_la_CPPFLAGS = $(AM_CPPFLAGS) -DROTARY_PLUGIN='"mrope"'
+plugins_mrope_cpu_la_LDFLAGS = $(MODULE_LDFLAGS)

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* heads/lm - next-token cross-entropy. The host's shared service does the work: it walks the trained rows in chunks through the
+ * output matrix (tied or not) and softmax, and divides by the number of trained tokens of the whole step. */
+#include <strata/head.h>
+
+struct lm { int metric; };
+
+static int configure(void *self, st_env *e)
+{
+    struct lm *m = self;
+    st_metric loss = {.size = sizeof loss, .kind = ST_METRIC_RATIO, .name = "loss", .unit = "nats/token"};
+
+    m->metric = e->api->metric(e, &loss);
+    return e->status;
+}
+
+static int loss(const void *self, st_step *s, const st_tensor *h, const st_tensor *dh)
+{
+    const struct lm *m = self;
+
+    return st_lm_loss(s, 0, 1.0, m->metric, h, dh);
+}
+
+/* As if every token were trained; receipts train few, so this is an upper bound. */
+static int cost(const void *self, const st_env *e, const st_row_stats *row, st_cost *out)
+{
+    out->megatron = out->exact = 2.0 * row->tokens * (double)e->hidden * (double)e->vocab;
+    return ST_OK;
+}
+
+ST_EXPORT const st_plugin *st_plugin_v1(void);
+ST_EXPORT const st_plugin *st_plugin_v1(void)
+{
+    static const st_head_ops ops = {
+        .size = sizeof ops, .first_depth = 0, .depths = 1, .configure = configure, .loss = loss, .cost = cost,
+    };
+    static const st_plugin plugin = {
+        ST_PLUGIN_HEAD(ST_KIND_HEAD), .self_size = sizeof(struct lm), .caps = ST_CAP_TRAIN, .name = "lm",
+        .version = "0.1.0", .license = "Apache-2.0", .author = "the strata authors", .summary = "next-token prediction",
+        .description = "Cross-entropy of the next token, summed over trained tokens and divided by their number in the whole "
+        "step.", .ops = &ops,
+    };
+
+    return &plugin;
+}
