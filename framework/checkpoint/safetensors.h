@@ -18,9 +18,21 @@ void st_tensors_close(st_tensors *);
 int st_tensors_list(const st_tensors *, const st_file_tensor **);
 const st_file_tensor *st_tensors_find(const st_tensors *, const char *name);
 const char *st_tensors_metadata(const st_tensors *, const char *key);  /* "__metadata__"; NULL               */
-int st_tensor_to_f64(const st_file_tensor *, double *out, st_error *); /* floats and integers                */
+/* Floats and integers as double; an integer that double cannot hold is refused. */
+int st_tensor_to_f64(const st_file_tensor *, double *out, st_error *);
 
-/* Streaming writer: declare all, then write data in the same order; temporary file, fsync, rename on finish. */
+/* A model's weights as they are published: one file, or a folder with model.safetensors, or with shards and their index
+ * model.safetensors.index.json. All shards are opened and compared with the index before anything is given out. */
+typedef struct st_shards st_shards;
+int st_shards_open(const char *path, st_shards **, st_error *);        /* folder, .safetensors or .index.json */
+void st_shards_close(st_shards *);
+int st_shards_list(const st_shards *, const st_file_tensor *const **);
+const st_file_tensor *st_shards_find(const st_shards *, const char *name);
+const char *st_shards_file(const st_shards *, const st_file_tensor *); /* path of the file that holds it      */
+const char *st_shards_warning(const st_shards *);                      /* NULL: nothing odd                   */
+
+/* Streaming writer: declare all, then write the data in the same order, whole or in pieces of one tensor; temporary file beside
+ * the final name, fsync, rename on finish. After a failure only abort is left, which also frees; finish always frees. */
 typedef struct st_tensors_out st_tensors_out;
 int st_tensors_create(const char *path, st_tensors_out **, st_error *);
 int st_tensors_meta(st_tensors_out *, const char *key, const char *value);
