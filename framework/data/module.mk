@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-framework_libstrata_la_SOURCES +=
+framework_libstrata_la_SOURCES += framework/data/tokenizer.h framework/data/tokenizer_priv.h framework/data/tokenizer.c \
+  framework/data/tokenizer_json.c framework/data/tokenizer_nfc.c framework/data/tokenizer_bytes.c
