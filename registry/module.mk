@@ -1,3 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 dist_registry_DATA += registry/40-none.ini registry/41-rope.ini registry/42-mrope.ini registry/43-qwen35_vision.ini
 dist_registry_DATA += registry/44-lm.ini registry/45-adamw.ini
+dist_registry_DATA += registry/10-self.ini
