@@ -37,5 +37,6 @@ typedef struct st_backend_ops {
     int (*capture_end)(const st_queue *, st_graph **out, st_error *);
     int (*replay)(const st_queue *, st_graph *);
     int (*graph_free)(st_graph *);
+    int (*describe)(const st_device *, char *out, size_t n);           /* (optional) words for logs: "2 threads, OpenBLAS ..." */
 } st_backend_ops;
 #endif

@@ -35,13 +35,14 @@ typedef struct st_attn {
 } st_attn;
 /* In place: the first table->dim columns of each head of x [tokens, heads, d]. inverse 1: transposed, for backward. */
 typedef struct st_rope { const st_tensor *x; const st_rotary *table; int32_t inverse, pad; } st_rope;
-/* out[t] = features[media[t]] if media[t] >= 0; table[ids[t] - first] if inside; else 0. Backward sums in `order`. */
+/* out[t] = features[media[t]] if media[t] >= 0; table[ids[t] - first] if inside; else 0. Backward sums in `order`:
+ * d_table (acc) = beta * d_table + , d_features (acc) += . */
 typedef struct st_lookup {
     const st_tensor *table, *ids, *media, *features, *order, *out, *d_out, *d_table, *d_features; int64_t first; float beta;
 } st_lookup;
-/* Linear + cross-entropy, loss and gradient in one call: h [n, H] in chunks of rows sized by `budget` bytes through w [V_local, H]
- * (its first row is word `first`). rows i32 [m]: the rows of h that take part, -1 = none (absent: all); labels i32 [n], -1: none; scale: device acc [1];
- * loss acc [2] += {sum, count}; dh [n, H] += weight * scale * gradient; dw (acc) = beta * dw + . Per row, both optional:
+/* Linear + cross-entropy, loss and gradient in one call: h [n, H] in chunks of rows sized by `budget` bytes through w
+ * [V_local, H] (its first row is word `first`). rows i32 [m]: the rows of h that take part, each once, -1 = none (absent: all);
+ * labels i32 [n], -1: none; scale: device acc [1]; loss acc [2] += {sum, count}; dh [n, H] += weight * scale * gradient; dw (acc) = beta * dw + . Per row, both optional:
  * nll acc [n] and best i32 [n], the most likely word (lowest id on a tie); rows that take no part are left alone.
  * group: the vocabulary is cut over it (two small all-reduces per chunk through step), ST_G_NONE: it is not. */
 typedef struct st_xent {
