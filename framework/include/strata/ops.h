@@ -42,8 +42,9 @@ typedef struct st_lookup {
 } st_lookup;
 /* Linear + cross-entropy, loss and gradient in one call: h [n, H] in chunks of rows sized by `budget` bytes through w
  * [V_local, H] (its first row is word `first`). rows i32 [m]: the rows of h that take part, each once, -1 = none (absent: all);
- * labels i32 [n], -1: none; scale: device acc [1]; loss acc [2] += {sum, count}; dh [n, H] += weight * scale * gradient; dw (acc) = beta * dw + . Per row, both optional:
- * nll acc [n] and best i32 [n], the most likely word (lowest id on a tie); rows that take no part are left alone.
+ * labels i32 [n], -1: none; scale: device acc [1]; loss acc [2] += {sum, count}; dh [n, H] += weight * scale * gradient;
+ * dw (acc) = beta * dw + . Per row, both optional: nll acc [n] and best i32 [n], the most likely word (lowest id on a tie);
+ * rows that take no part are left alone.
  * group: the vocabulary is cut over it (two small all-reduces per chunk through step), ST_G_NONE: it is not. */
 typedef struct st_xent {
     st_step *step; const st_tensor *h, *w, *rows, *labels, *scale, *loss, *dh, *dw, *nll, *best;
