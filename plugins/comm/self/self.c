@@ -157,6 +157,7 @@ static const st_comm_ops ops = {
     .check = check, .abort = abort_comm,
 };
 
+ST_EXPORT const st_plugin *st_plugin_v1(void);
 ST_EXPORT const st_plugin *st_plugin_v1(void)
 {
     static const st_plugin p = {
