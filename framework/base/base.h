@@ -49,6 +49,7 @@ bool st_glob(const char *pattern, const char *text); /* '*' and '?' */
 bool st_parse_int(const char *text, int64_t *out, const char **why);  /* -12, 4k = 4096, 2M, 1G; why: a phrase */
 bool st_parse_float(const char *text, double *out, const char **why); /* finite only */
 bool st_parse_size(const char *text, int64_t *out, const char **why); /* 512MiB, 2GiB, 1000 */
+void st_format_float(double, char out[32]);                            /* shortest text that reads back the same */
 bool st_utf8_valid(const char *, size_t, size_t *bad_at);
 uint64_t st_hash64(const void *, size_t, uint64_t seed); /* FNV-1a then mixed; for names, not for security */
 

@@ -134,3 +134,15 @@ bool st_parse_float(const char *text, double *out, const char **why)
     *out = v;
     return true;
 }
+
+void st_format_float(double v, char out[32])
+{
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    locale_t old = uselocale(c); /* of this thread only */
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(out, 32, "%.*g", digits, v);
+        if (strtod(out, NULL) == v) break;
+    }
+    uselocale(old);
+    if (c) freelocale(c);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* spec/report.c - mistakes placed in the user's file, and the hunt for names that nobody knows. */
+#include "spec/store.h"
+#include <string.h>
+
+static int add(const st_spec *s, st_diags *diags, const st_value *v, int code, int column, const char *hint, const char *text)
+{
+    st_error e = {0};
+    st_fail_at(&e, code, v ? v->file : s->path, v ? v->line : 0, column, "%s", text);
+    if (hint && hint[0]) st_error_hint(&e, "%s", hint);
+    return st_diags_add(diags, &e, v ? v->line_text : NULL, false);
+}
+
+int st_spec_fail(const st_spec *s, st_diags *diags, const st_value *v, const char *hint, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return add(s, diags, v, ST_E_CONFIG, v ? v->column : 0, hint, text);
+}
+
+int st_spec_fail_section(const st_spec *s, st_diags *diags, const char *section, const char *hint, const char *fmt, ...)
+{
+    const st_section *x = st_spec_section((st_spec *)s, section, false);
+    char text[512];
+    st_value at = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (!x || !x->file) {
+        const st_value *first = x && x->n_values ? x->value[0] : NULL; /* made by --set alone */
+        return add(s, diags, first, ST_E_CONFIG, 0, hint, text);
+    }
+    at.file = x->file;
+    at.line = x->line;
+    at.line_text = x->line_text;
+    return add(s, diags, &at, ST_E_CONFIG, x->column, hint, text);
+}
+
+int st_spec_fail_inside(const st_spec *s, st_diags *diags, const st_value *v, const st_error *inner)
+{
+    bool written = v && v->origin != ST_FROM_SUGAR && inner->column > 0;
+    st_error e = *inner;
+    if (e.file[0]) return st_diags_add(diags, &e, NULL, false); /* placed already */
+    snprintf(e.file, sizeof e.file, "%s", v ? v->file : s->path);
+    e.line = v ? v->line : 0;
+    e.column = !v ? 0 : written ? v->column + inner->column - 1 : v->column;
+    return st_diags_add(diags, &e, v ? v->line_text : NULL, false);
+}
+
+/* ---- names that nobody knows ---- */
+
+static void list_keys(const st_section *x, char *to, size_t size)
+{
+    size_t n = (size_t)snprintf(to, size, "[%s] has the keys", x->name);
+    for (int i = 0; i < x->n_keys; i++) {
+        const char *comma = i ? "," : "";
+        if (n + strlen(x->key[i]) + 8 > size) {
+            snprintf(to + n, size - n, ", ...");
+            return;
+        }
+        n += (size_t)snprintf(to + n, size - n, "%s %s", comma, x->key[i]);
+    }
+}
+
+static bool knows(const st_section *x, const char *key)
+{
+    for (int i = 0; i < x->n_keys; i++)
+        if (!strcmp(x->key[i], key)) return true;
+    return false;
+}
+
+static void hint_for_key(const st_spec *s, const st_section *x, const char *key, char *hint, size_t size)
+{
+    const char *near = st_nearest(key, x->key, x->n_keys);
+    if (near) {
+        snprintf(hint, size, "did you mean \"%s\"?", near);
+        return;
+    }
+    for (int i = 0; i < s->n_sections; i++)
+        if (s->section[i] != x && knows(s->section[i], key)) {
+            snprintf(hint, size, "\"%s\" is a key of [%s]", key, s->section[i]->name);
+            return;
+        }
+    if (x->n_keys) list_keys(x, hint, size);
+}
+
+static int unknown_key(const st_spec *s, const st_section *x, const st_value *v, st_diags *diags)
+{
+    char hint[256] = "", text[512];
+    if (diags->errors < ST_DIAGS_MAX) hint_for_key(s, x, v->key, hint, sizeof hint); /* later ones are only counted */
+    snprintf(text, sizeof text, "[%s] has no key \"%s\"", x->name, v->key);
+    return add(s, diags, v, ST_E_CONFIG, ((const st_entry *)v)->key_column, hint, text);
+}
+
+static int unknown_section(const st_spec *s, const st_section *x, st_diags *diags)
+{
+    const char *name[256], *near;
+    char hint[256] = "";
+    int n = 0;
+    for (int i = 0; i < s->n_sections && n < (int)ST_COUNT(name); i++)
+        if (s->section[i]->known) name[n++] = s->section[i]->name;
+    near = diags->errors < ST_DIAGS_MAX ? st_nearest(x->name, name, n) : NULL;
+    if (near) snprintf(hint, sizeof hint, "did you mean [%s]?", near);
+    return st_spec_fail_section(s, diags, x->name, hint, "nothing reads the section [%s]", x->name);
+}
+
+int st_spec_check_unused(const st_spec *s, st_diags *diags)
+{
+    int rc = ST_OK, code;
+    for (int i = 0; i < s->n_sections; i++) {
+        const st_section *x = s->section[i];
+        if (!x->present) continue;
+        if (!x->known) {
+            code = unknown_section(s, x, diags);
+            if (rc == ST_OK) rc = code;
+            continue;
+        }
+        for (int k = 0; k < x->n_values; k++) {
+            if (x->value[k]->used) continue;
+            code = unknown_key(s, x, x->value[k], diags);
+            if (rc == ST_OK) rc = code;
+        }
+    }
+    return rc;
+}
