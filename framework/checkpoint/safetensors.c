@@ -130,7 +130,7 @@ static int read_range(const st_tensors *t, const char *name, const json_t *range
 
 static int read_entry(const st_tensors *t, const char *name, const json_t *entry, st_file_tensor *out, st_error *e)
 {
-    int64_t begin, end, bytes;
+    int64_t begin = 0, end = 0, bytes;
 
     if (!json_is_object(entry))
         return bad(e, t, NULL, "the header's entry '" NAME_FMT "' is not an object", NAME_ARGS(name));
