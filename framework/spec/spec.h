@@ -28,6 +28,7 @@ const st_value *st_spec_get(const st_spec *, const char *section, const char *ke
 bool st_spec_has(const st_spec *, const char *section);
 int st_spec_put(st_spec *, const char *section, const char *key, const char *text, int origin, const st_value *like);
 char *st_spec_file_of(st_spec *, const st_value *, st_arena *); /* a path value, relative to where it was written */
+const char *st_spec_dir_of(const st_value *);                   /* that folder, for values that list several paths */
 /* The resolved spec as INI, sections and keys sorted; values bound as ST_P_PATH are written absolute. The hash is of the values
  * as they were written, so that a moved folder keeps it. */
 void st_spec_write(const st_spec *, st_buf *);

@@ -246,6 +246,11 @@ char *st_spec_file_of(st_spec *s, const st_value *v, st_arena *arena)
     return st_path_join(arena, e->dir, v->text);
 }
 
+const char *st_spec_dir_of(const st_value *v)
+{
+    return ((const st_entry *)v)->dir;
+}
+
 /* ---- the resolved spec as text ---- */
 
 static int by_name(const void *a, const void *b)
