@@ -5,10 +5,10 @@
 #include <strata/plugin.h>
 
 enum { ST_PART_TEXT = 1, ST_PART_IMAGE, ST_PART_VIDEO };
-typedef struct st_mark { uint32_t first, n; } st_mark; /* bytes of a part's text; never grows                                */
+typedef struct st_text_mark { uint32_t first, n; } st_text_mark; /* bytes of a part's text; never grows                      */
 typedef struct st_part {            /* text UTF-8, not terminated; media: encoded bytes, or a path. Never grows               */
     int32_t type, n_marks;
-    const st_mark *marks;           /* (optional) what only the media can tell: tokens that touch a mark are also scored apart,
+    const st_text_mark *marks;      /* (optional) what only the media can tell: tokens that touch a mark are also scored apart,
                                      * as "content", in evaluation; sorted                                                 */
     const char *text, *path; size_t n_text;
     const uint8_t *bytes; size_t n_bytes;
