@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* encoders/qwen35_vision/kernels_cpu.c - the encoder's own kernels on the CPU, for double and float runs. They move data and
- * add a little; the time goes into the products around them, so one instruction set serves. */
+/* encoders/qwen35_vision/kernels_cpu.c - the encoder's own kernels on the CPU, for double and float runs. They move
+ * data and add a little; the time goes into the products around them, so one instruction set serves. */
 #include <math.h>
 #include <string.h>
 #include <strata/cpu.h>
@@ -10,7 +10,8 @@ enum { UNIT_PIECE = 16, COLUMN_PIECE = 64, TAPS = 4, GREYS = 256 };
 
 /* Where a unit lies: its item, frame, row and column in patches. NULL: it belongs to no item. */
 struct place { int32_t frame, row, col; int64_t local; };
-static const int32_t *find_place(const struct vision_batch *b, const struct vision_geometry *g, int64_t unit, struct place *p)
+static const int32_t *find_place(const struct vision_batch *b, const struct vision_geometry *g, int64_t unit,
+                                 struct place *p)
 {
     const int32_t *item;
     int32_t area, blocks_across, in_frame, block, in_block;
@@ -40,7 +41,8 @@ static void line_pair(int32_t i, int32_t n, int32_t side, int32_t line[2], doubl
     *second = at - line[0];
 }
 
-static void find_taps(const int32_t *item, const struct place *p, int32_t side, int64_t index[TAPS], double weight[TAPS])
+static void find_taps(const int32_t *item, const struct place *p, int32_t side, int64_t index[TAPS],
+                      double weight[TAPS])
 {
     int32_t rows[2], cols[2];
     double fr, fc;
@@ -86,7 +88,8 @@ static int position(const st_queue *q, const struct vision_position *a)
 
     if (a->dtype != ST_F64 && a->dtype != ST_F32)
         return ST_E_UNSUPPORTED;
-    st_cpu_run(q, pieces(a->batch.units, UNIT_PIECE), a->dtype == ST_F64 ? position_piece_f64 : position_piece_f32, &copy);
+    st_cpu_run(q, pieces(a->batch.units, UNIT_PIECE), a->dtype == ST_F64 ? position_piece_f64 : position_piece_f32,
+               &copy);
     return ST_OK;
 }
 
@@ -96,7 +99,8 @@ static int position_bwd(const st_queue *q, const struct vision_position *a)
 
     if (a->dtype != a->acc_dtype || (a->dtype != ST_F64 && a->dtype != ST_F32))
         return ST_E_UNSUPPORTED;
-    st_cpu_run(q, pieces(a->width, COLUMN_PIECE), a->dtype == ST_F64 ? position_bwd_piece_f64 : position_bwd_piece_f32, &copy);
+    st_cpu_run(q, pieces(a->width, COLUMN_PIECE), a->dtype == ST_F64 ? position_bwd_piece_f64 : position_bwd_piece_f32,
+               &copy);
     return ST_OK;
 }
 
@@ -106,7 +110,8 @@ static int rotary(const st_queue *q, const struct vision_rotary *a)
 
     if (a->acc_dtype != ST_F64 && a->acc_dtype != ST_F32)
         return ST_E_UNSUPPORTED;
-    st_cpu_run(q, pieces(a->batch.units, UNIT_PIECE), a->acc_dtype == ST_F64 ? rotary_piece_f64 : rotary_piece_f32, &copy);
+    st_cpu_run(q, pieces(a->batch.units, UNIT_PIECE), a->acc_dtype == ST_F64 ? rotary_piece_f64 : rotary_piece_f32,
+               &copy);
     return ST_OK;
 }
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* encoders/qwen35_vision/kernels_cpu_type.h - the part of kernels_cpu.c that is written once and compiled for double and float:
- * T is the type, TYPED(name) the name it gives. Angles, taps and normalised values are computed in double. */
+/* encoders/qwen35_vision/kernels_cpu_type.h - the part of kernels_cpu.c that is written once and compiled for double
+ * and float: T is the type, TYPED(name) the name it gives. Angles, taps and normalised values are computed in
+ * double. */
 
 /* Values of the 256 greys per channel are made once per launch. */
 struct TYPED(patchify_work) { const struct vision_patchify *a; T grey[CHANNELS][GREYS]; };
 
-static void TYPED(patch_of_pixels)(const struct TYPED(patchify_work) *w, const int32_t *item, const struct place *p, T *out)
+static void TYPED(patch_of_pixels)(const struct TYPED(patchify_work) *w, const int32_t *item, const struct place *p,
+                                   T *out)
 {
     const struct vision_geometry *g = &w->a->g;
     int64_t line = (int64_t)item[ITEM_COLS] * g->patch * CHANNELS, plane = (int64_t)g->patch * g->patch;

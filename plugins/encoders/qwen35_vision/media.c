@@ -12,8 +12,10 @@ static int64_t divide_half_even(int64_t a, int64_t b)
     return twice > b || (twice == b && q % 2) ? q + 1 : q;
 }
 
-/* Sides become multiples of patch * merge; then the area is brought within min_pixels and max_pixels, keeping the ratio. */
-static void resized_sides(const struct vision *m, int64_t height, int64_t width, int64_t *out_height, int64_t *out_width)
+/* Sides become multiples of patch * merge; then the area is brought within min_pixels and max_pixels, keeping the
+ * ratio. */
+static void resized_sides(const struct vision *m, int64_t height, int64_t width, int64_t *out_height,
+                          int64_t *out_width)
 {
     int64_t step = m->patch * m->merge;
     int64_t h = step * divide_half_even(height, step), w = step * divide_half_even(width, step);
@@ -46,8 +48,10 @@ static int check_picture(const struct vision *m, const st_worker *w, const st_me
         return ST_WORKER_FAIL(w, ST_E_DATA, "picture of %d x %d pixels: both sides must be at least 1", (int)md->width,
                               (int)md->height);
     if (longer > m->max_ratio * shorter)
-        return ST_WORKER_FAIL(w, ST_E_DATA, "picture of %d x %d pixels: its sides differ %.1f times, at most %g is allowed "
-                              "(max_ratio)", (int)md->width, (int)md->height, (double)longer / shorter, m->max_ratio);
+        return ST_WORKER_FAIL(w, ST_E_DATA,
+                              "picture of %d x %d pixels: its sides differ %.1f times, at most %g is allowed "
+                              "(max_ratio)",
+                              (int)md->width, (int)md->height, (double)longer / shorter, m->max_ratio);
     return ST_OK;
 }
 
@@ -57,18 +61,20 @@ static int measure_values(const struct vision *m, const st_worker *w, const st_m
     const int32_t *g = md->patch_grid;
 
     if (g[0] < 1 || g[1] < 1 || g[2] < 1 || g[1] % m->merge || g[2] % m->merge)
-        return ST_WORKER_FAIL(w, ST_E_DATA, "ready patches of grid %d x %d x %d: rows and columns must be positive multiples "
-                              "of merge = %d", (int)g[0], (int)g[1], (int)g[2], (int)m->merge);
+        return ST_WORKER_FAIL(w, ST_E_DATA,
+                              "ready patches of grid %d x %d x %d: rows and columns must be positive multiples "
+                              "of merge = %d",
+                              (int)g[0], (int)g[1], (int)g[2], (int)m->merge);
     if ((double)g[0] * g[1] * g[2] > INT32_MAX)
-        return ST_WORKER_FAIL(w, ST_E_DATA, "ready patches of grid %d x %d x %d: too many to count", (int)g[0], (int)g[1],
-                              (int)g[2]);
+        return ST_WORKER_FAIL(w, ST_E_DATA, "ready patches of grid %d x %d x %d: too many to count", (int)g[0],
+                              (int)g[1], (int)g[2]);
     memcpy(p->grid, g, sizeof p->grid);
     p->own[0] = 1;
     return ST_OK;
 }
 
-/* Forward FLOPs of one item, for dividing items over ranks: the stem, blocks as the public towers have them (four products of
- * the width in attention, an MLP four times as wide), the merger. */
+/* Forward FLOPs of one item, for dividing items over ranks: the stem, blocks as the public towers have them (four
+ * products of the width in attention, an MLP four times as wide), the merger. */
 double qwen35_vision_flops(const struct vision *m, const int32_t grid[3])
 {
     double frame = (double)grid[1] * grid[2], units = grid[0] * frame, d = (double)m->hidden;
@@ -104,7 +110,8 @@ int qwen35_vision_measure(const void *self, const st_worker *w, const st_media *
     return ST_OK;
 }
 
-int qwen35_vision_layout(const void *self, const st_worker *w, const st_media *md, const st_media_plan *p, st_layout *out)
+int qwen35_vision_layout(const void *self, const st_worker *w, const st_media *md, const st_media_plan *p,
+                         st_layout *out)
 {
     const struct vision *m = self;
     int32_t grid[3] = {p->grid[0], p->grid[1] / (int32_t)m->merge, p->grid[2] / (int32_t)m->merge};
@@ -114,7 +121,8 @@ int qwen35_vision_layout(const void *self, const st_worker *w, const st_media *m
     return out->text(out->ctx, m->vision_end, strlen(m->vision_end));
 }
 
-int qwen35_vision_prepare(const void *self, const st_worker *w, const st_media *md, const st_media_plan *p, void *payload)
+int qwen35_vision_prepare(const void *self, const st_worker *w, const st_media *md, const st_media_plan *p,
+                          void *payload)
 {
     const struct vision *m = self;
     int64_t bytes;
@@ -144,7 +152,8 @@ int qwen35_vision_capacity(const void *self, const st_env *e, st_media_caps *c)
         bytes = vision_patch_values(m) * (int64_t)sizeof(double);
     c->units = (c->units + block - 1) / block * block;
     c->rows = c->units / block;
-    c->payload = (c->units * bytes + c->items * (PAYLOAD_ALIGN - 1) + PAYLOAD_ALIGN - 1) / PAYLOAD_ALIGN * PAYLOAD_ALIGN;
+    c->payload =
+        (c->units * bytes + c->items * (PAYLOAD_ALIGN - 1) + PAYLOAD_ALIGN - 1) / PAYLOAD_ALIGN * PAYLOAD_ALIGN;
     c->meta = (int64_t)ITEM_INTS * c->items + 4 * (int64_t)c->spans + c->units;
     return ST_OK;
 }
@@ -159,14 +168,16 @@ static int check_capacity(const st_worker *w, const st_media_caps *c, const st_m
         payload += p[i].payload;
     }
     if (n > c->items || units > c->units || spans > c->spans || payload > c->payload)
-        return ST_WORKER_FAIL(w, ST_E_INTERNAL, "a row holds %d of %d media items, %lld of %lld patches, %lld of %lld frames, "
-                              "%lld of %lld bytes", (int)n, (int)c->items, (long long)units, (long long)c->units,
-                              (long long)spans, (long long)c->spans, (long long)payload, (long long)c->payload);
+        return ST_WORKER_FAIL(w, ST_E_INTERNAL,
+                              "a row holds %d of %d media items, %lld of %lld patches, %lld of %lld frames, "
+                              "%lld of %lld bytes",
+                              (int)n, (int)c->items, (long long)units, (long long)c->units, (long long)spans,
+                              (long long)c->spans, (long long)payload, (long long)c->payload);
     return ST_OK;
 }
 
-int qwen35_vision_collate(const void *self, const st_worker *w, const st_media_caps *c, const st_media_plan *plans, int32_t n,
-                          int32_t *meta)
+int qwen35_vision_collate(const void *self, const st_worker *w, const st_media_caps *c, const st_media_plan *plans,
+                          int32_t n, int32_t *meta)
 {
     int32_t *q_begin = meta + (int64_t)ITEM_INTS * c->items, *q_len = q_begin + c->spans;
     int32_t *k_begin = q_len + c->spans, *k_len = k_begin + c->spans, *unit_item = k_len + c->spans;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* encoders/qwen35_vision/resize.c - antialiased bicubic resampling of 8-bit pictures.
  *
- * The arithmetic is that of the Python Imaging Library, which the public models saw in training: a Keys kernel with a = -0.5,
- * widened by the reduction; columns first, then rows; weights in 22-bit fixed point; bytes between the two passes. Rounding is
- * part of the definition, so the order of operations below must stay. */
+ * The arithmetic is that of the Python Imaging Library, which the public models saw in training: a Keys kernel with
+ * a = -0.5, widened by the reduction; columns first, then rows; weights in 22-bit fixed point; bytes between the two
+ * passes. Rounding is part of the definition, so the order of operations below must stay. */
 #include <math.h>
 #include <string.h>
 #include "vision.h"
@@ -11,8 +11,8 @@
 enum { FRACTION_BITS = 22 };    /* 32 less 8 for the pixel and 2 for overshoot and sign */
 #define KERNEL_RADIUS 2.0
 
-struct taps {                   /* for each output place: its inputs first .. first + n, and their weights                */
-    int32_t width;              /* weights per place in `weight`                                                          */
+struct taps {                   /* for each output place: its inputs first .. first + n, and their weights */
+    int32_t width;              /* weights per place in `weight` */
     int32_t *first, *n, *weight;
 };
 
@@ -39,7 +39,8 @@ static int make_taps(const st_worker *w, int32_t in, int32_t out, struct taps *t
     t->weight = w->host->alloc(w->arena, (size_t)out * (size_t)t->width * sizeof *t->weight);
     real = w->host->alloc(w->arena, (size_t)t->width * sizeof *real);
     if (!t->first || !t->n || !t->weight || !real)
-        return ST_WORKER_FAIL(w, ST_E_NOMEM, "no memory for the weights of a resize from %d to %d pixels", (int)in, (int)out);
+        return ST_WORKER_FAIL(w, ST_E_NOMEM, "no memory for the weights of a resize from %d to %d pixels", (int)in,
+                              (int)out);
     for (int32_t o = 0; o < out; o++) {
         double center = (o + 0.5) * scale, inverse = 1 / stretch, sum = 0;
         int32_t first = (int32_t)(center - radius + 0.5), end = (int32_t)(center + radius + 0.5);
@@ -85,7 +86,8 @@ static void resize_columns(const struct taps *t, const uint8_t *in, int32_t rows
 }
 
 /* (in, line) to (out, line), line = width * CHANNELS bytes; one output row at a time in a row of sums */
-static void resize_rows(const struct taps *t, const uint8_t *in, int64_t line, uint8_t *out, int32_t out_height, int32_t *sum)
+static void resize_rows(const struct taps *t, const uint8_t *in, int64_t line, uint8_t *out, int32_t out_height,
+                        int32_t *sum)
 {
     for (int32_t y = 0; y < out_height; y++) {
         const int32_t *weight = t->weight + (int64_t)y * t->width;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* encoders/qwen35_vision/vision.c - the vision tower of Qwen3.5-VL: patches through one product, a learned position table seen
- * bilinearly, blocks as a nested stack of layer plugins, and a merger that turns merge x merge patches into one row of the
- * decoder's width. Units are patches in merge order, so the merger's shuffle is a view. */
+/* encoders/qwen35_vision/vision.c - the vision tower of Qwen3.5-VL: patches through one product, a learned position
+ * table seen bilinearly, blocks as a nested stack of layer plugins, and a merger that turns merge x merge patches
+ * into one row of the decoder's width. Units are patches in merge order, so the merger's shuffle is a view. */
 #include <stdlib.h>
 #include <string.h>
 #include "vision.h"
@@ -37,8 +37,8 @@ static const st_map maps[] = {
 
 /* ---------------- configure ---------------- */
 
-/* Symbols of a pattern with its repeats written out: (VF)x12 has 24. Wrong patterns are the host's to refuse; counting only
- * must end. */
+/* Symbols of a pattern with its repeats written out: (VF)x12 has 24. Wrong patterns are the host's to refuse;
+ * counting only must end. */
 static int64_t count_layers(const char **at, int depth)
 {
     int64_t n = 0, group;
@@ -73,13 +73,16 @@ static int check_parameters(const struct vision *m, st_env *e)
                            (long long)(m->image_mean.n != CHANNELS ? m->image_mean.n : m->image_std.n), CHANNELS);
     for (int c = 0; c < CHANNELS; c++)
         if (!(m->image_std.v[c] > 0))
-            return ST_ENV_FAIL(e, ST_E_CONFIG, "[encoder] image_std = %g for channel %d: must be above 0", m->image_std.v[c], c);
+            return ST_ENV_FAIL(e, ST_E_CONFIG, "[encoder] image_std = %g for channel %d: must be above 0",
+                               m->image_std.v[c], c);
     if (m->min_pixels > m->max_pixels)
-        return ST_ENV_FAIL(e, ST_E_CONFIG, "[encoder] min_pixels = %lld is above max_pixels = %lld", (long long)m->min_pixels,
-                           (long long)m->max_pixels);
+        return ST_ENV_FAIL(e, ST_E_CONFIG, "[encoder] min_pixels = %lld is above max_pixels = %lld",
+                           (long long)m->min_pixels, (long long)m->max_pixels);
     if (m->max_pixels < step * step)
-        return ST_ENV_FAIL(e, ST_E_CONFIG, "[encoder] max_pixels = %lld: the smallest picture has %lld pixels, (patch %lld x "
-                           "merge %lld) squared", (long long)m->max_pixels, (long long)(step * step), (long long)m->patch,
+        return ST_ENV_FAIL(e, ST_E_CONFIG,
+                           "[encoder] max_pixels = %lld: the smallest picture has %lld pixels, (patch %lld x "
+                           "merge %lld) squared",
+                           (long long)m->max_pixels, (long long)(step * step), (long long)m->patch,
                            (long long)m->merge);
     return ST_OK;
 }
@@ -95,12 +98,16 @@ static int settle_heads(struct vision *m, st_env *e)
     if (m->head_dim == ST_UNSET_INT)
         m->head_dim = m->hidden / m->heads;
     if (m->heads != ST_UNSET_INT && m->head_dim * m->heads != m->hidden)
-        return ST_ENV_FAIL(e, ST_E_CONFIG, "[encoder] head_dim = %lld: hidden = %lld / heads = %lld is %lld; give only one of "
-                           "them", (long long)m->head_dim, (long long)m->hidden, (long long)m->heads,
+        return ST_ENV_FAIL(e, ST_E_CONFIG,
+                           "[encoder] head_dim = %lld: hidden = %lld / heads = %lld is %lld; give only one of "
+                           "them",
+                           (long long)m->head_dim, (long long)m->hidden, (long long)m->heads,
                            (long long)(m->hidden / m->heads));
     if (m->head_dim % 4)
-        return ST_ENV_FAIL(e, ST_E_CONFIG, "[encoder] head_dim = %lld: must be a multiple of 4, pairs of columns for rows and "
-                           "for columns", (long long)m->head_dim);
+        return ST_ENV_FAIL(e, ST_E_CONFIG,
+                           "[encoder] head_dim = %lld: must be a multiple of 4, pairs of columns for rows and "
+                           "for columns",
+                           (long long)m->head_dim);
     return ST_OK;
 }
 
@@ -121,8 +128,11 @@ static void declare_weights(struct vision *m, st_env *e)
 
     m->patch_w = matrix(e, "patch", NULL, m->hidden, vision_patch_values(m));
     m->patch_b = vector(e, "patch_bias", NULL, m->hidden, ST_INIT_ZERO);
-    m->table = st_declare(e, (st_weight){.name = "position", .flags = ST_W_TABLE, .nd = 2,
-                                         .dim = {m->position_side * m->position_side, m->hidden}, .init = ST_INIT_NORMAL,
+    m->table = st_declare(e, (st_weight){.name = "position",
+                                         .flags = ST_W_TABLE,
+                                         .nd = 2,
+                                         .dim = {m->position_side * m->position_side, m->hidden},
+                                         .init = ST_INIT_NORMAL,
                                          .a = m->position_init});
     m->norm_w = vector(e, "merger.norm", "merger", m->hidden, ST_INIT_ONE);
     m->norm_b = vector(e, "merger.norm_bias", "merger", m->hidden, ST_INIT_ZERO);
@@ -147,7 +157,8 @@ static int configure(void *self, st_env *e)
     m->out_hidden = e->hidden;
     m->layers = count_layers(&at, 0);
     if (m->units < 1 || m->units % (m->merge * m->merge) || e->media_caps->rows != m->units / (m->merge * m->merge))
-        return ST_ENV_FAIL(e, ST_E_INTERNAL, "[encoder] a capacity of %lld patches and %lld rows: merge = %lld needs another",
+        return ST_ENV_FAIL(e, ST_E_INTERNAL,
+                           "[encoder] a capacity of %lld patches and %lld rows: merge = %lld needs another",
                            (long long)m->units, (long long)e->media_caps->rows, (long long)m->merge);
     declare_weights(m, e);
     m->stack = e->api->stack(e, &(st_stack_def){
@@ -169,14 +180,17 @@ static struct vision_batch device_batch(const struct vision *m, const st_media_b
 {
     const int32_t *meta = b->meta.data;
 
-    return (struct vision_batch){.payload = b->payload.data, .items = meta,
-                                 .unit_item = meta + (int64_t)ITEM_INTS * m->items + 4 * (int64_t)m->spans, .units = m->units};
+    return (struct vision_batch){.payload = b->payload.data,
+                                 .items = meta,
+                                 .unit_item = meta + (int64_t)ITEM_INTS * m->items + 4 * (int64_t)m->spans,
+                                 .units = m->units};
 }
 
 static void fill_patches(const struct vision *m, st_step *s, const st_media_batch *b, const st_tensor *out)
 {
     const struct vision_kernels *k = ST_KERNELS(s, struct vision_kernels);
-    struct vision_patchify a = {.batch = device_batch(m, b), .g = vision_geometry(m), .out = out->data, .dtype = out->dtype};
+    struct vision_patchify a = {
+        .batch = device_batch(m, b), .g = vision_geometry(m), .out = out->data, .dtype = out->dtype};
 
     memcpy(a.mean, m->image_mean.v, sizeof a.mean);
     memcpy(a.std, m->image_std.v, sizeof a.std);
@@ -195,7 +209,8 @@ static void fill_rotary(const struct vision *m, st_step *s, const st_media_batch
 
 /* What the blocks see instead of the decoder's row: one span per frame, axial rotary tables. */
 struct block_view { st_row row; st_rotary rotary; st_view view; };
-static void make_view(const struct vision *m, const st_media_batch *b, st_tensor cos_t, st_tensor sin_t, struct block_view *v)
+static void make_view(const struct vision *m, const st_media_batch *b, st_tensor cos_t, st_tensor sin_t,
+                      struct block_view *v)
 {
     int32_t *meta = b->meta.data;
 
@@ -208,10 +223,12 @@ static void make_view(const struct vision *m, const st_media_batch *b, st_tensor
     v->view = (st_view){.row = &v->row, .rotary = &v->rotary};
 }
 
-static void linear(st_step *s, st_wid w, st_wid bias, const st_tensor *x, const st_tensor *y, int32_t act, const st_tensor *aux)
+static void linear(st_step *s, st_wid w, st_wid bias, const st_tensor *x, const st_tensor *y, int32_t act,
+                   const st_tensor *aux)
 {
-    s->api->linear(s, &(st_linear_args){.size = sizeof(st_linear_args), .w = w, .bias = bias, .act = act, .x = x, .y = y,
-                                        .aux = aux});
+    s->api->linear(s,
+                   &(st_linear_args){
+                       .size = sizeof(st_linear_args), .w = w, .bias = bias, .act = act, .x = x, .y = y, .aux = aux});
 }
 
 static void linear_bwd(st_step *s, st_wid w, st_wid bias, const st_tensor *x, const st_tensor *dy, const st_tensor *dx,
@@ -221,8 +238,8 @@ static void linear_bwd(st_step *s, st_wid w, st_wid bias, const st_tensor *x, co
                                             .aux = aux, .dy = dy, .dx = dx});
 }
 
-static void merger_norm(const struct vision *m, st_step *s, const st_tensor *last, const st_tensor *n, const st_tensor *rstd,
-                        const st_tensor *mean)
+static void merger_norm(const struct vision *m, st_step *s, const st_tensor *last, const st_tensor *n,
+                        const st_tensor *rstd, const st_tensor *mean)
 {
     st_tensor w = st_w(s, m->norm_w), b = st_w(s, m->norm_b);
 
@@ -249,7 +266,8 @@ static int forward(const void *self, st_step *s, const st_media_batch *b, const 
     st_tensor sin_t = st_keep(s, K_SIN, s->acc_dtype, m->units, m->head_dim / 2);
     st_tensor stem = st_keep(s, K_STEM, s->dtype, m->units, m->hidden);
     st_tensor last = st_keep(s, K_LAST, s->dtype, m->units, m->hidden);
-    st_tensor rstd = st_keep(s, K_RSTD, s->acc_dtype, m->units, 1), mean = st_keep(s, K_MEAN, s->acc_dtype, m->units, 1);
+    st_tensor rstd = st_keep(s, K_RSTD, s->acc_dtype, m->units, 1),
+              mean = st_keep(s, K_MEAN, s->acc_dtype, m->units, 1);
     st_tensor normed = st_keep(s, K_NORMED, s->dtype, m->units, m->hidden);
     st_tensor pre = st_keep(s, K_PRE, s->dtype, rows, wide), hidden = st_keep(s, K_HIDDEN, s->dtype, rows, wide);
     st_tensor table = st_w(s, m->table), merged = shuffled(m, normed);
@@ -258,8 +276,13 @@ static int forward(const void *self, st_step *s, const st_media_batch *b, const 
     fill_patches(m, s, b, &patches);
     fill_rotary(m, s, b, &cos_t, &sin_t);
     linear(s, m->patch_w, m->patch_b, &patches, &stem, ST_ACT_NONE, NULL);
-    struct vision_position position = {.batch = device_batch(m, b), .g = vision_geometry(m), .width = m->hidden,
-                                       .table = table.data, .x = stem.data, .dtype = s->dtype, .acc_dtype = s->acc_dtype};
+    struct vision_position position = {.batch = device_batch(m, b),
+                                       .g = vision_geometry(m),
+                                       .width = m->hidden,
+                                       .table = table.data,
+                                       .x = stem.data,
+                                       .dtype = s->dtype,
+                                       .acc_dtype = s->acc_dtype};
     ST_LAUNCH(s, "vision_position", k->position(s->q, &position));
 
     make_view(m, b, cos_t, sin_t, &v);
@@ -294,8 +317,18 @@ static void merger_bwd(const struct vision *m, st_step *s, const st_tensor *d_fe
 
     st_tensor w = st_w(s, m->norm_w), bias = st_w(s, m->norm_b);
     st_tensor dw = st_grad(s, m->norm_w, NULL), db = st_grad(s, m->norm_b, NULL);
-    ST_OP(s, norm_bwd, &(st_norm_bwd){.kind = ST_NORM_LAYER, .eps = NORM_EPS, .r = &last, .w = &w, .b = &bias, .rstd = &rstd,
-                                      .mean = &mean, .dn = &d_normed, .dr = d_last, .dw = &dw, .db = &db});
+    ST_OP(s, norm_bwd,
+          &(st_norm_bwd){.kind = ST_NORM_LAYER,
+                         .eps = NORM_EPS,
+                         .r = &last,
+                         .w = &w,
+                         .b = &bias,
+                         .rstd = &rstd,
+                         .mean = &mean,
+                         .dn = &d_normed,
+                         .dr = d_last,
+                         .dw = &dw,
+                         .db = &db});
 }
 
 /* Gradient of the stem: d_stem (units, hidden) into the table, the patch product and its bias */
@@ -320,7 +353,8 @@ static int backward(const void *self, st_step *s, const st_media_batch *b, const
 {
     const struct vision *m = self;
     st_tensor cos_t = st_kept(s, K_COS), sin_t = st_kept(s, K_SIN);
-    st_tensor d_last = st_scratch(s, s->dtype, m->units, m->hidden), d_stem = st_scratch(s, s->dtype, m->units, m->hidden);
+    st_tensor d_last = st_scratch(s, s->dtype, m->units, m->hidden),
+              d_stem = st_scratch(s, s->dtype, m->units, m->hidden);
     struct block_view v;
     size_t mark;
 
@@ -344,12 +378,16 @@ enum { FIXED = ST_PF_FIXED };
 static const st_param params[] = {
     ST_STR(struct vision, pattern, NULL, ST_PF_REQUIRED | FIXED, "layers of the blocks, such as (VF)x12"),
     ST_INT(struct vision, hidden, NULL, 1, 65536, "columns", ST_PF_REQUIRED | FIXED, "width of the blocks"),
-    ST_INT(struct vision, heads, NULL, 1, 4096, "", FIXED, "attention heads of the blocks' layer, for the rotary tables"),
-    ST_INT(struct vision, head_dim, NULL, 4, 65536, "columns", FIXED, "width of one head; when not given, hidden / heads"),
+    ST_INT(struct vision, heads, NULL, 1, 4096, "", FIXED,
+           "attention heads of the blocks' layer, for the rotary tables"),
+    ST_INT(struct vision, head_dim, NULL, 4, 65536, "columns", FIXED,
+           "width of one head; when not given, hidden / heads"),
     ST_INT(struct vision, patch, "16", 1, 1024, "pixels", FIXED, "side of a patch"),
-    ST_INT(struct vision, temporal_patch, "2", 1, 64, "frames", FIXED, "frames of a patch; a still picture is repeated"),
+    ST_INT(struct vision, temporal_patch, "2", 1, 64, "frames", FIXED,
+           "frames of a patch; a still picture is repeated"),
     ST_INT(struct vision, merge, "2", 1, 64, "patches", FIXED, "side of the square of patches that becomes one token"),
-    ST_INT(struct vision, position_side, "48", 1, 4096, "", FIXED, "the learned position table has this number squared rows"),
+    ST_INT(struct vision, position_side, "48", 1, 4096, "", FIXED,
+           "the learned position table has this number squared rows"),
     ST_FLOAT(struct vision, base, "10000", 1, 1e12, "", FIXED, "rotary base of the blocks"),
     ST_INT(struct vision, min_pixels, "65536", 1, 2147483647, "pixels", 0, "smaller pictures are enlarged"),
     ST_INT(struct vision, max_pixels, "16777216", 1, 2147483647, "pixels", 0, "larger pictures are reduced"),
@@ -359,7 +397,8 @@ static const st_param params[] = {
     ST_STR(struct vision, image_token, "<|image_pad|>", 0, "placeholder, one per merged patch"),
     ST_STR(struct vision, vision_start, "<|vision_start|>", 0, "text in front of a picture's placeholders"),
     ST_STR(struct vision, vision_end, "<|vision_end|>", 0, "text behind them"),
-    ST_FLOAT(struct vision, position_init, "0", 0, 100, "", 0, "deviation of the position table at start; 0: as other weights"),
+    ST_FLOAT(struct vision, position_init, "0", 0, 100, "", 0,
+             "deviation of the position table at start; 0: as other weights"),
 };
 
 ST_EXPORT const st_plugin *st_plugin_v1(void);
@@ -372,11 +411,21 @@ ST_EXPORT const st_plugin *st_plugin_v1(void)
         .forward = forward, .backward = backward, .cost = cost,
     };
     static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_ENCODER), .n_params = ST_COUNT(params), .self_size = sizeof(struct vision),
-        .kernel_iface = QWEN35_VISION_IFACE, .kernel_size = sizeof(struct vision_kernels), .caps = ST_CAP_TRAIN,
-        .name = "qwen35_vision", .version = "0.1.0", .license = "Apache-2.0", .author = "the strata authors",
-        .summary = "the vision tower of Qwen3.5-VL", .description = "Pictures of any size become patches, pass blocks of layer "
-        "plugins and are merged into rows of the decoder's width.", .params = params, .ops = &ops,
+        ST_PLUGIN_HEAD(ST_KIND_ENCODER),
+        .n_params = ST_COUNT(params),
+        .self_size = sizeof(struct vision),
+        .kernel_iface = QWEN35_VISION_IFACE,
+        .kernel_size = sizeof(struct vision_kernels),
+        .caps = ST_CAP_TRAIN,
+        .name = "qwen35_vision",
+        .version = "0.1.0",
+        .license = "Apache-2.0",
+        .author = "the strata authors",
+        .summary = "the vision tower of Qwen3.5-VL",
+        .description = "Pictures of any size become patches, pass blocks of layer plugins and are merged into rows "
+                       "of the decoder's width.",
+        .params = params,
+        .ops = &ops,
     };
 
     return &plugin;

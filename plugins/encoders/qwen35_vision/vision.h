@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* encoders/qwen35_vision/vision.h - the instance and what its files share: vision.c is the model, media.c the data path,
- * resize.c the one resampling of pixels. */
+/* encoders/qwen35_vision/vision.h - the instance and what its files share: vision.c is the model, media.c the data
+ * path, resize.c the one resampling of pixels. */
 #ifndef QWEN35_VISION_H
 #define QWEN35_VISION_H
 #include <strata/encoder.h>
@@ -37,7 +37,8 @@ int qwen35_vision_collate(const void *self, const st_worker *, const st_media_ca
                           int32_t *meta);
 double qwen35_vision_flops(const struct vision *, const int32_t grid[3]);
 
-/* resize.c: in (in_height, in_width, CHANNELS) to out (out_height, out_width, CHANNELS), antialiased bicubic on bytes */
+/* resize.c: in (in_height, in_width, CHANNELS) to out (out_height, out_width, CHANNELS), antialiased bicubic on
+ * bytes */
 int qwen35_vision_resize(const st_worker *, const uint8_t *in, int32_t in_height, int32_t in_width, uint8_t *out,
                          int32_t out_height, int32_t out_width);
 #endif

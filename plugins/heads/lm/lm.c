@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* heads/lm - next-token cross-entropy. The host's shared service does the work: it walks the trained rows in chunks through the
- * output matrix (tied or not) and softmax, and divides by the number of trained tokens of the whole step. */
+/* heads/lm - next-token cross-entropy. The host's shared service does the work: it walks the trained rows in chunks
+ * through the output matrix (tied or not) and softmax, and divides by the number of trained tokens of the whole
+ * step. */
 #include <strata/head.h>
 
 struct lm { int metric; };
@@ -35,10 +36,17 @@ ST_EXPORT const st_plugin *st_plugin_v1(void)
         .size = sizeof ops, .first_depth = 0, .depths = 1, .configure = configure, .loss = loss, .cost = cost,
     };
     static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_HEAD), .self_size = sizeof(struct lm), .caps = ST_CAP_TRAIN, .name = "lm",
-        .version = "0.1.0", .license = "Apache-2.0", .author = "the strata authors", .summary = "next-token prediction",
-        .description = "Cross-entropy of the next token, summed over trained tokens and divided by their number in the whole "
-        "step.", .ops = &ops,
+        ST_PLUGIN_HEAD(ST_KIND_HEAD),
+        .self_size = sizeof(struct lm),
+        .caps = ST_CAP_TRAIN,
+        .name = "lm",
+        .version = "0.1.0",
+        .license = "Apache-2.0",
+        .author = "the strata authors",
+        .summary = "next-token prediction",
+        .description = "Cross-entropy of the next token, summed over trained tokens and divided by their number "
+                       "in the whole step.",
+        .ops = &ops,
     };
 
     return &plugin;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optimizers/adamw - Adam with decoupled weight decay. The learning rate comes from the schedule, decay and rate factors per
- * weight from the spec's path rules; here are only the rule's own constants. */
+/* optimizers/adamw - Adam with decoupled weight decay. The learning rate comes from the schedule, decay and rate
+ * factors per weight from the spec's path rules; here are only the rule's own constants. */
 #include <math.h>
 #include <strata/optimizer.h>
 
@@ -68,13 +68,27 @@ ST_EXPORT const st_plugin *st_plugin_v1(void);
 ST_EXPORT const st_plugin *st_plugin_v1(void)
 {
     static const st_optimizer_ops ops = {
-        .size = sizeof ops, .n_hyper = HYPERS, .configure = configure, .classify = classify, .hyper = hyper, .update = update,
+        .size = sizeof ops,
+        .n_hyper = HYPERS,
+        .configure = configure,
+        .classify = classify,
+        .hyper = hyper,
+        .update = update,
     };
     static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_OPTIMIZER), .n_params = ST_COUNT(params), .self_size = sizeof(struct adamw),
-        .caps = ST_CAP_TRAIN, .name = "adamw", .version = "0.1.0", .license = "Apache-2.0", .author = "the strata authors",
-        .summary = "Adam with decoupled weight decay", .description = "Adam with bias correction and weight decay applied to "
-        "the weight itself, scaled by the learning rate.", .params = params, .ops = &ops,
+        ST_PLUGIN_HEAD(ST_KIND_OPTIMIZER),
+        .n_params = ST_COUNT(params),
+        .self_size = sizeof(struct adamw),
+        .caps = ST_CAP_TRAIN,
+        .name = "adamw",
+        .version = "0.1.0",
+        .license = "Apache-2.0",
+        .author = "the strata authors",
+        .summary = "Adam with decoupled weight decay",
+        .description = "Adam with bias correction and weight decay applied to the weight itself, scaled by the "
+                       "learning rate.",
+        .params = params,
+        .ops = &ops,
     };
 
     return &plugin;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* positions/mrope - three ids per token (time, row, column). Text counts all three together; a picture's tokens share one time
- * and spread over rows and columns; what follows goes on behind the picture's longer side. Each frequency of a head follows
- * one axis, by `section`. */
+/* positions/mrope - three ids per token (time, row, column). Text counts all three together; a picture's tokens
+ * share one time and spread over rows and columns; what follows goes on behind the picture's longer side. Each
+ * frequency of a head follows one axis, by `section`. */
 #include "../rotary/rotary.h"
 
 enum { FAMILY_NONE = 0, FAMILY_QWEN35 };
@@ -12,23 +12,21 @@ static int32_t section_sum(const struct mrope *m)
     return m->section.v[0] + m->section.v[1] + m->section.v[2];
 }
 
-/* An interleaved split has fixed places per axis, so not every section can be had: 2,6,0 asks for more rows than there are. */
-static int check_section(const struct mrope *m, st_env *e)
+/* An interleaved split has fixed places per axis, so not every section can be had: 2,6,0 asks for more rows than
+ * there are. */
+static int check_split(const struct mrope *m, st_env *e)
 {
-    int32_t half, got[ROTARY_AXES] = {0, 0, 0};
+    int32_t got[ROTARY_AXES] = {0, 0, 0}, half = section_sum(m);
     const int32_t *v = m->section.v;
 
-    if (m->section.n != ROTARY_AXES)
-        return ST_ENV_FAIL(e, ST_E_CONFIG, "[position] section has %d numbers: give three, the frequencies of time, row and "
-                           "column, for example 11,11,10", (int)m->section.n);
-    half = section_sum(m);
     for (int32_t i = 0; i < half; i++)
         got[rotary_axis(v, m->interleaved, i)]++;
     for (int a = 0; a < ROTARY_AXES; a++)
         if (got[a] != v[a])
-            return ST_ENV_FAIL(e, ST_E_CONFIG, "[position] section = %d,%d,%d: interleaved, %d frequencies can be split into "
-                               "%d,%d,%d but not so; spread them evenly or set interleaved = no", v[0], v[1], v[2], half,
-                               got[0], got[1], got[2]);
+            return ST_ENV_FAIL(e, ST_E_CONFIG,
+                               "[position] section = %d,%d,%d: interleaved, %d frequencies split into %d,%d,%d "
+                               "instead; spread them evenly or set interleaved = no",
+                               v[0], v[1], v[2], half, got[0], got[1], got[2]);
     return ST_OK;
 }
 
@@ -36,7 +34,11 @@ static int configure(void *self, st_env *e)
 {
     const struct mrope *m = self;
 
-    ST_TRY(check_section(m, e));
+    if (m->section.n != ROTARY_AXES)
+        return ST_ENV_FAIL(e, ST_E_CONFIG,
+                           "[position] section has %d numbers: give three, the frequencies of time, row and "
+                           "column, for example 11,11,10",
+                           (int)m->section.n);
     if (m->family == FAMILY_QWEN35 && !m->interleaved)
         return ST_ENV_FAIL(e, ST_E_CONFIG, "[position] interleaved = no: family = qwen3.5 needs interleaved = yes");
     return e->status;
@@ -51,9 +53,10 @@ static int rotary_dim(const void *self, st_env *e, int32_t head_dim)
     if (width == 0)
         return 0;
     if (section_sum(m) != width / 2) {
-        ST_ENV_FAIL(e, ST_E_CONFIG, "[position] section = %d,%d,%d sums to %d: must be %d, half of the %d columns that rotate "
-                    "(head_dim %d x rotary_percent %g)", v[0], v[1], v[2], section_sum(m), width / 2, width, (int)head_dim,
-                    m->rotary_percent);
+        ST_ENV_FAIL(e, ST_E_CONFIG,
+                    "[position] section = %d,%d,%d sums to %d: must be %d, half of the %d columns that rotate "
+                    "(head_dim %d x rotary_percent %g)",
+                    v[0], v[1], v[2], section_sum(m), width / 2, width, (int)head_dim, m->rotary_percent);
         return 0;
     }
     if (m->family == FAMILY_QWEN35 && head_dim == 256 && width == 64 && (v[0] != 11 || v[1] != 11 || v[2] != 10)) {
@@ -61,7 +64,7 @@ static int rotary_dim(const void *self, st_env *e, int32_t head_dim)
                     "rotary_percent %g", v[0], v[1], v[2], (int)head_dim, m->rotary_percent);
         return 0;
     }
-    return width;
+    return check_split(m, e) == ST_OK ? width : 0;
 }
 
 static int check_run(const st_worker *w, const st_sequence *q, const st_media_run *run, int32_t i)
@@ -69,13 +72,15 @@ static int check_run(const st_worker *w, const st_sequence *q, const st_media_ru
     int64_t cells = (int64_t)run->grid[0] * run->grid[1];
 
     if (run->first < i || run->n < 1 || run->n > q->n_real - run->first)
-        return ST_WORKER_FAIL(w, ST_E_INTERNAL, "media item %d: placeholders %d to %lld do not lie between token %d and the end "
-                              "of the sequence at %d", (int)run->item, (int)run->first, (long long)run->first + run->n, (int)i,
-                              (int)q->n_real);
+        return ST_WORKER_FAIL(w, ST_E_INTERNAL,
+                              "media item %d: placeholders %d to %lld do not lie between token %d and the end "
+                              "of the sequence at %d",
+                              (int)run->item, (int)run->first, (long long)run->first + run->n, (int)i, (int)q->n_real);
     if (run->grid[0] < 1 || run->grid[1] < 1 || run->grid[2] < 1 || cells > run->n || cells * run->grid[2] != run->n)
-        return ST_WORKER_FAIL(w, ST_E_DATA, "media item %d: %d placeholders stand in the text, but its grid of %d x %d x %d "
-                              "tokens needs another number", (int)run->item, (int)run->n, (int)run->grid[0],
-                              (int)run->grid[1], (int)run->grid[2]);
+        return ST_WORKER_FAIL(w, ST_E_DATA,
+                              "media item %d: %d placeholders stand in the text, but its grid of %d x %d x %d "
+                              "tokens needs another number",
+                              (int)run->item, (int)run->n, (int)run->grid[0], (int)run->grid[1], (int)run->grid[2]);
     return ST_OK;
 }
 
@@ -114,7 +119,8 @@ static const st_param params[] = {
             "frequencies that follow time, row and column; they sum to half of the columns that rotate"),
     ST_FLOAT(struct mrope, base, "1e7", 1, 1e12, "", ST_PF_FIXED, "frequency i is base^(-2i / columns that rotate)"),
     ST_FLOAT(struct mrope, rotary_percent, "0.25", 0, 1, "", ST_PF_FIXED, "share of a head's columns that rotate"),
-    ST_BOOL(struct mrope, interleaved, "yes", ST_PF_FIXED, "axes take turns (t h w t h w ...) instead of lying in three blocks"),
+    ST_BOOL(struct mrope, interleaved, "yes", ST_PF_FIXED,
+            "axes take turns (t h w t h w ...) instead of lying in three blocks"),
     ST_CHOICE(struct mrope, family, "none", "none|qwen3.5", 0, "also check the rules of a model family"),
 };
 
@@ -126,11 +132,20 @@ ST_EXPORT const st_plugin *st_plugin_v1(void)
         .tables = tables,
     };
     static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_POSITION), .n_params = ST_COUNT(params), .self_size = sizeof(struct mrope),
-        .kernel_iface = ROTARY_IFACE, .kernel_size = sizeof(struct rotary_kernels), .caps = ST_CAP_TRAIN | ST_CAP_SHIFTABLE,
-        .name = "mrope", .version = "0.1.0", .license = "Apache-2.0", .author = "the strata authors",
-        .summary = "rotary positions over time, row and column", .description = "Multimodal rotary position embedding: text "
-        "counts on all axes together, the tokens of a picture are placed by their row and column.", .params = params,
+        ST_PLUGIN_HEAD(ST_KIND_POSITION),
+        .n_params = ST_COUNT(params),
+        .self_size = sizeof(struct mrope),
+        .kernel_iface = ROTARY_IFACE,
+        .kernel_size = sizeof(struct rotary_kernels),
+        .caps = ST_CAP_TRAIN | ST_CAP_SHIFTABLE,
+        .name = "mrope",
+        .version = "0.1.0",
+        .license = "Apache-2.0",
+        .author = "the strata authors",
+        .summary = "rotary positions over time, row and column",
+        .description = "Multimodal rotary position embedding: text counts on all axes together, the tokens of a "
+                       "picture are placed by their row and column.",
+        .params = params,
         .ops = &ops,
     };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* positions/rotary/rotary.h - what the rotary position plugins share: the width that rotates, which axis turns which pair of
- * columns, and the kernel table that fills cos and sin.
+/* positions/rotary/rotary.h - what the rotary position plugins share: the width that rotates, which axis turns which
+ * pair of columns, and the kernel table that fills cos and sin.
  *
- * Frequencies are not a tensor: frequency i is base^(-i / half), taken in double by the kernel, so a float run loses nothing at
- * long positions and one instance serves every head size. */
+ * Frequencies are not a tensor: frequency i is base^(-i / half), taken in double by the kernel, so a float run loses
+ * nothing at long positions and one instance serves every head size. */
 #ifndef POSITIONS_ROTARY_H
 #define POSITIONS_ROTARY_H
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* positions/rotary/rotary_cpu.c - cos and sin tables on the CPU. Built once per plugin that uses it: ROTARY_PLUGIN is its name.
- * Angles are double in every run; only the table is rounded. */
+/* positions/rotary/rotary_cpu.c - cos and sin tables on the CPU. Built once per plugin that uses it: ROTARY_PLUGIN
+ * is its name. Angles are double in every run; only the table is rounded. */
 #include <strata/cpu.h>
 #include "rotary.h"
 
@@ -43,9 +43,18 @@ ST_EXPORT const st_kernels *st_kernels_v1(void)
 {
     static const struct rotary_kernels table = {.tables = tables};
     static const st_kernels kernels = {
-        .magic = ST_KERNEL_MAGIC, .abi_major = ST_ABI_MAJOR, .abi_minor = ST_ABI_TARGET, .size = sizeof kernels,
-        .iface = ROTARY_IFACE, .table_size = sizeof table, .plugin = ROTARY_PLUGIN, .backend = "cpu", .version = "0.1.0",
-        .toolchain = "", .archs = "", .table = &table,
+        .magic = ST_KERNEL_MAGIC,
+        .abi_major = ST_ABI_MAJOR,
+        .abi_minor = ST_ABI_TARGET,
+        .size = sizeof kernels,
+        .iface = ROTARY_IFACE,
+        .table_size = sizeof table,
+        .plugin = ROTARY_PLUGIN,
+        .backend = "cpu",
+        .version = "0.1.0",
+        .toolchain = "",
+        .archs = "",
+        .table = &table,
     };
 
     return &kernels;
