@@ -16,7 +16,8 @@ static void host_log(const st_host *host, uint32_t level, const char *who, const
     va_end(ap);
 }
 
-/* A place in a plugin's source helps only with a bug. The host places mistakes in a spec or in data at the user's line. */
+/* A place in a plugin's source helps only with a bug. The host itself places mistakes in
+ * a spec or in data, at the user's line. */
 static int host_fail(st_error *e, int code, const char *file, int line, const char *fmt, ...)
 {
     char text[sizeof e->message];

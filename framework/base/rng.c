@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base/rng.c - Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3; 2011).
+/* base/rng.c - Philox 4x32-10 (Salmon and others, Parallel random numbers: as easy as 1, 2, 3; 2011).
  *
- * Key = seed, counter = (block, stream). Value i of a stream is half i % 2 of block i / 2, so any cut of a tensor, on any
- * thread or rank, draws the same values. Whole numbers and uniforms are exact everywhere; normals use log and cos. */
+ * Key = seed, counter = (block, stream). Value i of a stream is half i % 2 of block i / 2, so any cut of a tensor, on
+ * any thread or rank, draws the same values. Whole numbers and uniforms are exact everywhere; normals go through the C
+ * library's log and cos, which may differ in the last bit between machines. */
 #include "base/base.h"
 #include <math.h>
 
