@@ -50,7 +50,8 @@ typedef struct st_xent {
     st_step *step; const st_tensor *h, *w, *rows, *labels, *scale, *loss, *dh, *dw, *nll, *best;
     double weight; int64_t first; size_t budget; uint32_t group; float beta;
 } st_xent;
-/* One flat range. hyper {lr, decay, beta1, beta2, eps, 1 - beta1^t, 1 - beta2^t}; clip, skip [1]: device acc. Decoupled decay:
+/* One flat range. hyper [9] {lr, decay, beta1, beta2, eps, c1 = 1 - beta1^t, c2 = 1 - beta2^t, 1 - beta1, 1 - beta2} (the last two
+ * because 1 - 0.999f is off by 1e-5 in f32); clip, skip [1]: device acc. Decoupled decay:
  * g = clip * grad; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; master -= lr (decay master + (m/c1) / (sqrt(v/c2) + eps)). */
 typedef struct st_adamw { const st_tensor *master, *m, *v, *weight, *grad, *hyper, *clip, *skip; } st_adamw;
 

@@ -5,7 +5,8 @@
 #include <strata/optimizer.h>
 
 enum { M, V, STATES };
-enum { HYPER_LR, HYPER_DECAY, HYPER_BETA1, HYPER_BETA2, HYPER_EPS, HYPER_CORRECTION1, HYPER_CORRECTION2, HYPERS };
+enum { HYPER_LR, HYPER_DECAY, HYPER_BETA1, HYPER_BETA2, HYPER_EPS, HYPER_CORRECTION1, HYPER_CORRECTION2,
+       HYPER_REST1, HYPER_REST2, HYPERS };
 
 struct adamw { double beta1, beta2, eps; int32_t acc_dtype; };
 
@@ -43,6 +44,8 @@ static int hyper(const void *self, int32_t rule, const st_schedule *at, double *
     out[HYPER_EPS] = a->eps;
     out[HYPER_CORRECTION1] = 1 - pow(a->beta1, (double)at->step);
     out[HYPER_CORRECTION2] = 1 - pow(a->beta2, (double)at->step);
+    out[HYPER_REST1] = 1 - a->beta1; /* taken in f64: the update may run in f32 */
+    out[HYPER_REST2] = 1 - a->beta2;
     return ST_OK;
 }
 
