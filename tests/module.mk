@@ -16,6 +16,6 @@ TESTS += tests/no_cmocka.sh
 dist-hook:
 	@echo 'make dist needs cmocka: without it the unit tests would be left out' >&2; exit 1
 endif
-dist_check_SCRIPTS += tests/no_cmocka.sh
+EXTRA_DIST += tests/no_cmocka.sh
 include tests/cli/module.mk
 include tests/build/module.mk

@@ -5,5 +5,4 @@ build_tests = \
   tests/build/includes.sh \
   tests/build/no_cuda.sh
 TESTS += $(build_tests)
-dist_check_SCRIPTS += $(build_tests)
-dist_check_DATA += tests/build/tap.sh
+EXTRA_DIST += $(build_tests) tests/build/tap.sh
