@@ -32,7 +32,7 @@ static void adamw_numbers(void **state)
     st_schedule at = {.size = sizeof at, .step = 3, .lr = 2e-3, .decay = 0.1, .lr_scale = 0.5};
     st_weight_info info = {.size = sizeof info, .path = "x"};
     st_opt_class class = {.size = sizeof class};
-    double hyper[7];
+    double hyper[9];
 
     assert_int_equal(ops->configure(h->self, &h->env), ST_OK);
     assert_int_equal(ops->classify(h->self, &info, &class), ST_OK);
@@ -41,7 +41,7 @@ static void adamw_numbers(void **state)
     assert_string_equal(class.state[0].name, "m");
     assert_string_equal(class.state[1].name, "v");
     assert_int_equal(class.state[0].dtype, ST_F64);
-    assert_int_equal(ops->n_hyper, 7);
+    assert_int_equal(ops->n_hyper, 9);
     assert_int_equal(ops->hyper(h->self, 0, &at, hyper), ST_OK);
     assert_near(hyper[0], 1e-3, 0);
     assert_near(hyper[1], 0.1, 0);
@@ -50,6 +50,8 @@ static void adamw_numbers(void **state)
     assert_near(hyper[4], 1e-8, 0);
     assert_near(hyper[5], 1 - 0.9 * 0.9 * 0.9, 1e-16);
     assert_near(hyper[6], 1 - 0.95 * 0.95 * 0.95, 1e-16);
+    assert_near(hyper[7], 0.1, 1e-16);
+    assert_near(hyper[8], 0.05, 1e-16);
     part_close(h);
 }
 
