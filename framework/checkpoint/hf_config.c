@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct reader { const char *path; st_error *error; st_arena *arena; } reader;
+typedef struct reader { const char *path; st_error *error; } reader;
 
 static int missing(const reader *r, const char *where, const char *key)
 {
@@ -186,7 +186,7 @@ static int write_all(const reader *r, json_t *top, st_buf *out)
 int st_hf_config_spec(const char *path, st_buf *out, st_error *e)
 {
     st_arena *arena = st_arena_create(0);
-    reader r = {path, e, arena};
+    reader r = {path, e};
     json_error_t why;
     char *text;
     size_t n;

@@ -32,6 +32,17 @@ int32_t st_model_micros(const st_model *);        /* rows per optimizer step ([b
 const st_instance *st_model_position(const st_model *); /* NULL: none */
 const st_instance *st_model_encoder(const st_model *);  /* NULL: text only */
 
+/* ---- what it is made of, in order of configuration; for `strata check` ---- */
+typedef struct st_model_layer {
+    const char *path, *section;    /* "layers.3", "layer.G"; "encoder.blocks.0", "position", "head.lm", "optimizer"; "" for the host */
+    int32_t kind, index, block;    /* ST_KIND_*, 0: the host; place in its stack and block, -1: no layer      */
+    char symbol;                   /* 0: none                                                                 */
+    const st_plugin *plugin;       /* NULL: the host                                                          */
+    const void *self;              /* bound by plugin->params                                                 */
+    int64_t parameters;            /* elements of its weights                                                 */
+} st_model_layer;
+int st_model_layers(const st_model *, const st_model_layer **);
+
 /* ---- weights ---- */
 typedef struct st_model_weight {
     const char *path;              /* "layers.3.in", "embed", "encoder.blocks.0.qkv"; unique                  */
@@ -43,11 +54,11 @@ typedef struct st_model_weight {
     double lr_scale, decay;        /* resolved                                                                */
     int32_t n_sec; const st_section *sec; int32_t sec_dim;
 } st_model_weight;
-int st_model_weights(const st_model *, const st_model_weight *const **);
+int st_model_weights(const st_model *, const st_model_weight *const **); /* -> how many; likewise below */
 int64_t st_model_parameters(const st_model *, const char *part); /* trained elements; part NULL: all */
 /* Names in other layouts ("hf"): one entry per file tensor. rows [first, first + n) of the weight's dimension sec_dim (0). */
 typedef struct st_file_name { const char *file_name; int32_t weight; int64_t first, n; } st_file_name;
-int st_model_file_names(const st_model *, const char *layout, const st_file_name **);
+int st_model_file_names(const st_model *, const char *layout, const st_file_name **); /* -> how many, or a negative code */
 enum { ST_READ_WEIGHT = 1, ST_READ_GRAD };
 int st_model_read(st_model *, int32_t weight, int what, double *out, st_error *);          /* count elements */
 int st_model_write(st_model *, int32_t weight, const double *in, st_error *);             /* master and run copy */
@@ -74,11 +85,19 @@ typedef struct st_step_result {
 int st_model_step(st_model *, const st_packed_row *const *rows, int32_t micros, const st_schedule *, double clip, st_step_result *, st_error *);
 /* As above without norm, clipping or update: gradients stay for st_model_read. */
 int st_model_gradients(st_model *, const st_packed_row *const *rows, int32_t micros, st_step_result *, st_error *);
+/* The two halves of a step by hand: gradients from outside (a part not written is 0 only if written so), then norm, clip, update. */
+int st_model_write_grad(st_model *, int32_t weight, const double *in, st_error *);
+int st_model_update(st_model *, const st_schedule *, double clip, st_step_result *, st_error *);
 /* Loss of one row: sum and count of depth 0; nll, best [tokens] at trained slots, NULL: not wanted. */
 int st_model_evaluate(st_model *, const st_packed_row *, double *loss_sum, int64_t *count, double *nll, int32_t *best, st_error *);
 
+/* One layer of the trunk alone, without norm or residual: y from x, then dx and weight gradients from dy (NULL: forward only).
+ * All [shape tokens, hidden]; the row gives segments and positions. For checks of a layer against given values or differences. */
+int st_model_layer_run(st_model *, int32_t layer, const st_packed_row *, const double *x, double *y, const double *dy, double *dx, st_error *);
+
 /* Looks at tensors as they are made (parity, NaN guard). names: "features", "embed", "residual" (layer = index: stream after
- * it), "final". values f64 [rows, cols], valid during the call. */
+ * it), "final"; in training passes also what the encoder and trunk layers keep: "slot.NAME" (layer -1: the encoder).
+ * values f64 [rows, cols], valid during the call. */
 typedef void (*st_probe_fn)(void *ctx, const char *name, int32_t layer, const double *values, int64_t rows, int64_t cols);
 void st_model_probe(st_model *, st_probe_fn, void *ctx);
 

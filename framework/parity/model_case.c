@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parity/model_case.c - a whole model: vision, hidden states, logits, losses, every gradient, and a training curve. */
+#include "config.h"
+#include "checkpoint/hf_config.h"
+#include "parity/samples.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The gates: what f64 must reach, and f32 (a curve amplifies rounding by 1e5 in twenty steps, so f32 compares its start only). */
+static double gate64(const st_parity *p) { return st_parity_stored_f32(p) ? 1e-6 : 1e-9; }
+#define GATE(p, f32_gate) ((p)->type == ST_PARITY_F64 ? gate64(p) : (f32_gate))
+#define VISION_F32 1e-5
+#define HIDDEN_F32 5e-5
+#define LOGITS_F32 5e-5
+#define LOSS_F32 5e-6
+#define GRADIENT_F32 1e-3
+#define CURVE_F64 1e-7
+#define CURVE_F32 1e-4
+#define CURVE_F32_STEPS 3
+
+/* ---- a model from text ---- */
+
+int st_parity_model_open(st_parity *p, const char *text, int train, st_parity_model *pm, st_diags *d)
+{
+    st_error e = {0};
+    int rc = st_spec_parse(p->dir, text, strlen(text), p->dir, &pm->spec, d);
+
+    if (rc == ST_OK) rc = st_model_build(p->base, pm->spec, p->registry, train, &pm->model, d);
+    if (rc == ST_OK) rc = st_spec_check_unused(pm->spec, d);
+    if (rc != ST_OK) return rc;
+    rc = st_model_plan(pm->model, &e);
+    if (rc == ST_OK) rc = st_model_open(pm->model, &e);
+    return rc == ST_OK ? ST_OK : st_diags_add(d, &e, NULL, false);
+}
+
+void st_parity_model_close(st_parity_model *pm)
+{
+    if (pm->model) st_model_destroy(pm->model);
+    if (pm->spec) st_spec_destroy(pm->spec);
+    memset(pm, 0, sizeof *pm);
+}
+
+json_t *st_parity_json(st_parity *p, const char *name, st_error *e)
+{
+    char *path = st_path_join(p->arena, p->dir, name), *text;
+    json_error_t why;
+    size_t n;
+    json_t *j;
+
+    if (!path || st_file_read(path, p->arena, &text, &n, e) != ST_OK) return NULL;
+    j = json_loadb(text, n, 0, &why);
+    if (!j) st_fail_at(e, ST_E_DATA, path, why.line, why.column, "%s", why.text);
+    return j;
+}
+
+static int write_spec(st_parity *p, const st_parity_samples *s, json_t *train, st_buf *text, st_error *e)
+{
+    json_t *betas = json_object_get(train, "betas");
+
+    ST_TRY(st_hf_config_spec(st_path_join(p->arena, p->dir, "config.json"), text, e));
+    st_buf_printf(text, "\n[run]\nprecision = %s\nbackend = cpu\n", st_parity_precision(p));
+    st_buf_printf(text, "\n[batch]\ntokens = %d\nsequences = %d\n", s->tokens, s->n);
+    if (s->patches) st_buf_printf(text, "images = %d\npatches = %d\npatch_values = yes\n", s->images, s->patches);
+    st_buf_puts(text, "\n[optimizer]\nplugin = adamw\n");
+    if (train)
+        st_buf_printf(text, "beta1 = %.17g\nbeta2 = %.17g\neps = %.17g\nweight_decay = %.17g\n", json_number_value(json_array_get(betas, 0)),
+                      json_number_value(json_array_get(betas, 1)), json_number_value(json_object_get(train, "eps")),
+                      json_number_value(json_object_get(train, "weight_decay")));
+    return text->failed ? st_fail(e, ST_E_NOMEM, "no memory for the spec of %s", p->dir) : ST_OK;
+}
+
+/* ---- what the forward shows ---- */
+
+typedef struct seen { double *features, *final, **hidden; int64_t width, rows, n_hidden, feature_count, rc; } seen;
+
+static double *copy_values(const double *v, int64_t n)
+{
+    double *c = malloc((size_t)(n ? n : 1) * sizeof *c);
+
+    if (c) memcpy(c, v, (size_t)n * sizeof *c);
+    return c;
+}
+
+/* Reference hidden states: 0 is the embedding, l the stream after block l - 1, the last one is after the final norm. Two layers
+ * make a block here. */
+static void look(void *ctx, const char *name, int32_t layer, const double *values, int64_t rows, int64_t cols)
+{
+    seen *s = ctx;
+
+    if (strcmp(name, "features") == 0) {
+        free(s->features);
+        s->features = copy_values(values, rows * cols);
+        s->feature_count = rows * cols;
+        return;
+    }
+    if (strcmp(name, "final") == 0) {
+        free(s->final);
+        s->final = copy_values(values, rows * cols);
+        s->width = cols;
+        s->rows = rows;
+        return;
+    }
+    int64_t at = strcmp(name, "embed") == 0 ? 0 : strcmp(name, "residual") == 0 && layer % 2 == 1 ? (layer + 1) / 2 : -1;
+    if (at < 0 || at >= s->n_hidden) return;
+    free(s->hidden[at]);
+    s->hidden[at] = copy_values(values, rows * cols);
+}
+
+static void forget(seen *s)
+{
+    free(s->features);
+    free(s->final);
+    for (int64_t i = 0; s->hidden && i < s->n_hidden; i++) free(s->hidden[i]);
+    free(s->hidden);
+}
+
+static int compare_hidden(st_parity *p, const st_parity_samples *s, const seen *v, st_error *e)
+{
+    for (int32_t i = 0; i < s->n; i++) {
+        for (int64_t l = 0; l <= v->n_hidden; l++) { /* the last comes from the final norm */
+            const double *from = l < v->n_hidden ? v->hidden[l] : v->final;
+            char key[64];
+            double *want;
+            int64_t n;
+            snprintf(key, sizeof key, "s%d.hidden.%lld", i, (long long)l);
+            ST_TRY(st_parity_need(p, key, &want, &n, e));
+            if (!from || n != s->at[i].n * v->width) return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, the model made %lld", p->dir, key, (long long)n, (long long)(s->at[i].n * v->width));
+            ST_TRY(st_parity_compare(p, key, want, from + s->first[i] * v->width, n, ST_BY_NORM, GATE(p, HIDDEN_F32), e));
+        }
+    }
+    return ST_OK;
+}
+
+static int compare_vision(st_parity *p, const st_parity_samples *s, const seen *v, st_error *e)
+{
+    int64_t at = 0;
+
+    for (int32_t i = 0; i < s->n; i++) {
+        char key[64];
+        double *want;
+        int64_t n;
+        snprintf(key, sizeof key, "s%d.vision", i);
+        ST_TRY(st_parity_get(p, key, &want, &n, NULL, e));
+        if (!want) continue;
+        if (at + n > v->feature_count) return st_fail(e, ST_E_SHAPE, "%s: %s needs %lld values behind %lld, the encoder made %lld", p->dir, key, (long long)n, (long long)at, (long long)v->feature_count);
+        ST_TRY(st_parity_compare(p, key, want, v->features + at, n, ST_BY_NORM, GATE(p, VISION_F32), e));
+        at += n;
+    }
+    return ST_OK;
+}
+
+static int find_weight(const st_model *m, const char *path)
+{
+    const st_model_weight *const *w;
+    int n = st_model_weights(m, &w);
+
+    for (int i = 0; i < n; i++)
+        if (strcmp(w[i]->path, path) == 0) return i;
+    return -1;
+}
+
+/* The model never makes logits as a whole, so they are made here from the final state, in the run's precision. */
+static void make_logits(const st_parity *p, const double *h, const double *w, int64_t rows, int64_t vocab, int64_t width, double *out)
+{
+    for (int64_t t = 0; t < rows; t++) {
+        for (int64_t o = 0; o < vocab; o++) {
+            const double *a = h + t * width, *b = w + o * width;
+            double sum = 0;
+            float sum32 = 0;
+            for (int64_t k = 0; k < width; k++) {
+                sum += a[k] * b[k];
+                sum32 += (float)a[k] * (float)b[k];
+            }
+            out[t * vocab + o] = p->type == ST_PARITY_F64 ? sum : (double)sum32;
+        }
+    }
+}
+
+static int compare_logits(st_parity *p, const st_parity_samples *s, st_model *m, const seen *v, st_error *e)
+{
+    int head = find_weight(m, "lm_head");
+    int64_t vocab = st_model_vocab(m);
+    double *w, *got;
+
+    if (head < 0) head = find_weight(m, "embed");
+    w = ST_NEW_N(p->arena, double, vocab * v->width);
+    got = ST_NEW_N(p->arena, double, s->tokens * vocab);
+    if (head < 0 || !w || !got) return st_fail(e, ST_E_NOMEM, "no memory for the logits of %s", p->dir);
+    ST_TRY(st_model_read(m, head, ST_READ_WEIGHT, w, e));
+    make_logits(p, v->final, w, s->tokens, vocab, v->width, got);
+    for (int32_t i = 0; i < s->n; i++) {
+        char key[64];
+        double *want;
+        int64_t n;
+        snprintf(key, sizeof key, "s%d.logits", i);
+        ST_TRY(st_parity_need(p, key, &want, &n, e));
+        if (n != s->at[i].n * vocab) return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, not %lld", p->dir, key, (long long)n, (long long)(s->at[i].n * vocab));
+        ST_TRY(st_parity_compare(p, key, want, got + s->first[i] * vocab, n, ST_BY_NORM, GATE(p, LOGITS_F32), e));
+    }
+    return ST_OK;
+}
+
+static int compare_losses(st_parity *p, const st_parity_samples *s, const double *nll, st_error *e)
+{
+    for (int32_t i = 0; i < s->n; i++) {
+        char key[64];
+        double *want, got = 0;
+        int64_t count = 0;
+        snprintf(key, sizeof key, "s%d.loss", i);
+        ST_TRY(st_parity_need(p, key, &want, NULL, e));
+        for (int32_t t = 0; t + 1 < s->at[i].n; t++) {
+            if (!s->at[i].train[t + 1]) continue;
+            got += nll[s->first[i] + t];
+            count++;
+        }
+        got = count ? got / (double)count : 0;
+        ST_TRY(st_parity_compare(p, key, want, &got, 1, ST_BY_NORM, GATE(p, LOSS_F32), e));
+    }
+    return ST_OK;
+}
+
+static int compare_forward(st_parity *p, const st_parity_samples *s, st_model *m, st_error *e)
+{
+    const st_model_layer *layers;
+    seen v = {0};
+    double sum, *nll = ST_NEW_N(p->arena, double, s->tokens);
+    int64_t count, blocks = 0;
+    int rc;
+
+    for (int i = 0, n = st_model_layers(m, &layers); i < n; i++)
+        if (layers[i].kind == ST_KIND_LAYER && strncmp(layers[i].path, "layers.", 7) == 0) blocks = (layers[i].index + 2) / 2;
+    v.n_hidden = blocks;
+    v.hidden = calloc((size_t)blocks + 1, sizeof *v.hidden);
+    if (!nll || !v.hidden) return st_fail(e, ST_E_NOMEM, "no memory to compare %s", p->dir);
+    st_model_probe(m, look, &v);
+    rc = st_model_evaluate(m, s->row, &sum, &count, nll, NULL, e);
+    st_model_probe(m, NULL, NULL);
+    if (rc == ST_OK && s->patches) rc = compare_vision(p, s, &v, e);
+    if (rc == ST_OK) rc = compare_hidden(p, s, &v, e);
+    if (rc == ST_OK) rc = compare_logits(p, s, m, &v, e);
+    if (rc == ST_OK) rc = compare_losses(p, s, nll, e);
+    forget(&v);
+    return rc;
+}
+
+/* ---- gradients ---- */
+
+static int compare_gradient(st_parity *p, st_model *m, const st_file_name *f, st_error *e)
+{
+    const st_model_weight *const *weights;
+    char *key = st_arena_printf(p->arena, "grad.%s", f->file_name);
+    double *want, *whole, *part;
+    int64_t n;
+
+    (void)st_model_weights(m, &weights);
+    const st_model_weight *w = weights[f->weight];
+    if (!key) return st_fail(e, ST_E_NOMEM, "no memory to compare the gradient of %s", w->path);
+    ST_TRY(st_parity_need(p, key, &want, &n, e));
+    whole = ST_NEW_N(p->arena, double, w->count);
+    part = ST_NEW_N(p->arena, double, w->count);
+    if (!whole || !part) return st_fail(e, ST_E_NOMEM, "no memory to compare %s", key);
+    ST_TRY(st_model_read(m, f->weight, ST_READ_GRAD, whole, e));
+    if (n != st_weight_part_count(w, f)) return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, weight %s has %lld there", p->dir, key, (long long)n, w->path, (long long)st_weight_part_count(w, f));
+    st_weight_part(w, f, whole, part, ST_PART_OUT);
+    return st_parity_compare(p, key, want, part, n, ST_BY_NORM, GATE(p, GRADIENT_F32), e);
+}
+
+static int compare_gradients(st_parity *p, const st_parity_samples *s, st_model *m, st_error *e)
+{
+    const st_packed_row *rows[1] = {s->row};
+    const st_file_name *names;
+    st_step_result r = {0};
+    double *want, got;
+    int n = st_model_file_names(m, "hf", &names);
+
+    ST_TRY(st_model_gradients(m, rows, 1, &r, e));
+    ST_TRY(st_parity_need(p, "loss", &want, NULL, e));
+    ST_TRY(st_parity_compare(p, "loss", want, &r.loss, 1, ST_BY_NORM, GATE(p, LOSS_F32), e));
+    ST_TRY(st_parity_need(p, "ntok", &want, NULL, e));
+    got = (double)r.trained;
+    ST_TRY(st_parity_compare(p, "ntok", want, &got, 1, ST_BY_MAX, 0, e));
+    for (int i = 0; i < n; i++) ST_TRY(compare_gradient(p, m, &names[i], e));
+    return ST_OK;
+}
+
+/* ---- the training curve ---- */
+
+static int compare_curve(st_parity *p, const st_parity_samples *s, st_model *m, json_t *train, st_error *e)
+{
+    json_t *losses = json_object_get(train, "losses"), *norms = json_object_get(train, "grad_norms");
+    size_t steps = json_array_size(losses), n = p->type == ST_PARITY_F64 ? steps : CURVE_F32_STEPS < steps ? CURVE_F32_STEPS : steps;
+    const st_packed_row *rows[1] = {s->row};
+    double *want = ST_NEW_N(p->arena, double, 2 * n), *got = ST_NEW_N(p->arena, double, 2 * n);
+    st_schedule schedule = {.size = sizeof schedule, .lr = json_number_value(json_object_get(train, "lr")), .lr_scale = 1};
+
+    if (!want || !got || n == 0) return st_fail(e, ST_E_DATA, "%s: meta.json has an empty training curve", p->dir);
+    for (size_t i = 0; i < n; i++) {
+        st_step_result r = {0};
+        schedule.step = (int64_t)i + 1;
+        ST_TRY(st_model_step(m, rows, 1, &schedule, json_number_value(json_object_get(train, "clip")), &r, e));
+        want[i] = json_number_value(json_array_get(losses, i));
+        want[n + i] = json_number_value(json_array_get(norms, i));
+        got[i] = r.loss;
+        got[n + i] = r.grad_norm;
+    }
+    for (size_t i = 0; i < n; i++) { /* every step by itself: early large losses must not hide later ones */
+        char name[64];
+        double gate = p->type == ST_PARITY_F64 ? CURVE_F64 : CURVE_F32;
+        snprintf(name, sizeof name, "train.loss.%zu", i);
+        ST_TRY(st_parity_compare(p, name, want + i, got + i, 1, ST_BY_NORM, gate, e));
+        if (p->type != ST_PARITY_F64) continue;
+        snprintf(name, sizeof name, "train.grad_norm.%zu", i);
+        ST_TRY(st_parity_compare(p, name, want + n + i, got + n + i, 1, ST_BY_NORM, gate, e));
+    }
+    return ST_OK;
+}
+
+static int run_case(st_parity *p, json_t *meta, st_parity_samples *s, st_parity_model *pm, st_diags *d)
+{
+    json_t *train = json_object_get(meta, "train");
+    st_error e = {0};
+    st_buf text = {0};
+    int rc = st_parity_samples_read(p, s, &e);
+
+    if (rc == ST_OK) rc = write_spec(p, s, train, &text, &e);
+    if (rc == ST_OK && (rc = st_parity_model_open(p, text.data, 1, pm, d)) != ST_OK) {
+        st_buf_free(&text);
+        return rc;
+    }
+    st_buf_free(&text);
+    if (rc == ST_OK) rc = st_checkpoint_load_hf(st_path_join(p->arena, p->dir, "weights.safetensors"), pm->model, &e);
+    if (rc == ST_OK) rc = st_parity_samples_pack(p, s, pm->model, &e);
+    if (rc == ST_OK) rc = compare_forward(p, s, pm->model, &e);
+    if (rc == ST_OK) rc = compare_gradients(p, s, pm->model, &e);
+    if (rc == ST_OK && train) rc = compare_curve(p, s, pm->model, train, &e);
+    return rc == ST_OK ? ST_OK : st_diags_add(d, &e, NULL, false);
+}
+
+int st_parity_model_case(st_parity *p, st_diags *d)
+{
+    st_parity_samples s = {0};
+    st_parity_model pm = {0};
+    st_error e = {0};
+    json_t *meta = st_parity_json(p, "meta.json", &e);
+    int rc = meta ? run_case(p, meta, &s, &pm, d) : st_diags_add(d, &e, NULL, false);
+
+    st_parity_model_close(&pm);
+    json_decref(meta);
+    return rc;
+}

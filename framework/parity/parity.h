@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parity/parity.h - how far the model is from reference values on disk, tensor by tensor, in f64 and in f32.
+ *
+ * A folder is told by its files: config.json + weights.safetensors (a model), or by the keys of io.safetensors (gated delta rule,
+ * merger, optimizer), images, or tokenizer.json + cases.json. Everything compared is computed here, positions and packing
+ * included; samples of a model share one packed row. A folder fails on any row over its gate, on a key of its io that nothing
+ * compared, and when nothing was compared. */
+#ifndef ST_PARITY_H
+#define ST_PARITY_H
+#include "checkpoint/checkpoint.h"
+#include <jansson.h>
+
+enum { ST_PARITY_F64 = 0, ST_PARITY_F32, ST_PARITY_TYPES };
+enum { ST_BY_NORM = 0, ST_BY_MAX }; /* |a-b| / |b| over the tensor, or the largest |a-b| */
+typedef struct st_parity_cell { double max, norm, gate; int32_t how, done, failed; } st_parity_cell;
+typedef struct st_parity_row { const char *name; int64_t count; st_parity_cell cell[ST_PARITY_TYPES]; } st_parity_row;
+typedef struct st_parity {
+    st_base *base; st_registry *registry;
+    const char *dir;
+    st_arena *arena;
+    st_tensors *io; int32_t n_io; const st_file_tensor *io_list; uint8_t *read; /* a flag per key of io */
+    st_parity_row *rows; int32_t n, cap;
+    int32_t type;                 /* precision of the run in progress */
+    int32_t failed;
+    FILE *out;
+} st_parity;
+
+/* One folder. *failed counts rows over their gates, unread keys and empty comparisons. Errors stop it. */
+int st_parity_folder(st_base *, st_registry *, const char *dir, FILE *out, int *failed, st_diags *);
+
+/* ---- report.c ---- */
+int st_parity_compare(st_parity *, const char *name, const double *want, const double *got, int64_t n, int how, double gate, st_error *);
+/* The key as double; NULL and no error when io does not have it. Marks it read. */
+int st_parity_get(st_parity *, const char *key, double **values, int64_t *n, const st_file_tensor **, st_error *);
+int st_parity_need(st_parity *, const char *key, double **values, int64_t *n, st_error *);
+bool st_parity_stored_f32(const st_parity *); /* reference values were rounded when stored */
+void st_parity_print(st_parity *);
+const char *st_parity_precision(const st_parity *); /* "f64" */
+
+/* ---- a model from spec text, open, in the precision of the run (model_case.c) ---- */
+typedef struct st_parity_model { st_spec *spec; st_model *model; } st_parity_model;
+int st_parity_model_open(st_parity *, const char *text, int train, st_parity_model *, st_diags *);
+json_t *st_parity_json(st_parity *, const char *name, st_error *); /* a file of the folder; NULL and an error */
+void st_parity_model_close(st_parity_model *);
+
+/* ---- cases; each is called once per precision ---- */
+int st_parity_model_case(st_parity *, st_diags *);
+int st_parity_rule_case(st_parity *, st_diags *);
+int st_parity_merger_case(st_parity *, st_diags *);
+int st_parity_images_case(st_parity *, st_diags *);
+int st_parity_optimizer_case(st_parity *, st_diags *);
+int st_parity_tokenizer_case(st_parity *, st_diags *); /* needs no precision: called once */
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parity/report.c - the table of errors and the account of keys read. */
+#include "config.h"
+#include "parity/parity.h"
+#include <math.h>
+#include <string.h>
+
+const char *st_parity_precision(const st_parity *p) { return p->type == ST_PARITY_F64 ? "f64" : "f32"; }
+
+static st_parity_row *find_row(st_parity *p, const char *name)
+{
+    for (int32_t i = 0; i < p->n; i++)
+        if (strcmp(p->rows[i].name, name) == 0) return &p->rows[i];
+    if (p->n == p->cap) {
+        int32_t cap = p->cap ? 2 * p->cap : 64;
+        st_parity_row *rows = ST_NEW_N(p->arena, st_parity_row, cap);
+        if (!rows) return NULL;
+        if (p->n) memcpy(rows, p->rows, (size_t)p->n * sizeof *rows);
+        p->rows = rows;
+        p->cap = cap;
+    }
+    p->rows[p->n].name = st_arena_strdup(p->arena, name);
+    return p->rows[p->n].name ? &p->rows[p->n++] : NULL;
+}
+
+int st_parity_compare(st_parity *p, const char *name, const double *want, const double *got, int64_t n, int how, double gate, st_error *e)
+{
+    st_parity_row *row = find_row(p, name);
+    double diff = 0, size = 0, max = 0, error;
+
+    if (!row) return st_fail(e, ST_E_NOMEM, "no memory for the row of %s", name);
+    for (int64_t i = 0; i < n; i++) {
+        double d = got[i] - want[i];
+        diff += d * d;
+        size += want[i] * want[i];
+        if (!(fabs(d) <= max)) max = isnan(d) ? INFINITY : fabs(d); /* a NaN is the largest error of all */
+    }
+    st_parity_cell *c = &row->cell[p->type];
+    row->count = n;
+    c->max = max;
+    c->norm = size > 0 ? sqrt(diff / size) : diff > 0 ? INFINITY : 0;
+    if (isnan(c->norm)) c->norm = INFINITY;
+    c->gate = gate;
+    c->how = how;
+    c->done = 1;
+    error = how == ST_BY_MAX ? c->max : c->norm;
+    c->failed = !(error <= gate);
+    return ST_OK;
+}
+
+int st_parity_get(st_parity *p, const char *key, double **values, int64_t *n, const st_file_tensor **tensor, st_error *e)
+{
+    *values = NULL;
+    for (int32_t i = 0; i < p->n_io; i++) {
+        const st_file_tensor *t = &p->io_list[i];
+        if (strcmp(t->name, key) != 0) continue;
+        p->read[i] = 1;
+        *values = ST_NEW_N(p->arena, double, t->count ? t->count : 1);
+        if (!*values) return st_fail(e, ST_E_NOMEM, "no memory to read %s", key);
+        if (n) *n = t->count;
+        if (tensor) *tensor = t;
+        return st_tensor_to_f64(t, *values, e);
+    }
+    return ST_OK;
+}
+
+int st_parity_need(st_parity *p, const char *key, double **values, int64_t *n, st_error *e)
+{
+    ST_TRY(st_parity_get(p, key, values, n, NULL, e));
+    return *values ? ST_OK : st_fail(e, ST_E_NOTFOUND, "%s: io.safetensors has no %s", p->dir, key);
+}
+
+bool st_parity_stored_f32(const st_parity *p)
+{
+    for (int32_t i = 0; i < p->n_io; i++)
+        if (p->io_list[i].dtype == ST_F64) return false;
+    return true;
+}
+
+static void print_cell(FILE *f, const st_parity_cell *c)
+{
+    if (!c->done) {
+        fprintf(f, "  %9s %9s %9s     ", "", "", "");
+        return;
+    }
+    fprintf(f, "  %9.2e %9.2e %8.0e%c %s", c->max, c->norm, c->gate, c->how == ST_BY_MAX ? 'm' : 'n', c->failed ? "BAD" : "ok ");
+}
+
+void st_parity_print(st_parity *p)
+{
+    int32_t unread = 0;
+
+    if (p->n) {
+        fprintf(p->out, "%-72s %9s  %9s %9s %9s      %9s %9s %9s\n", p->dir, "values", "f64 max", "by norm", "gate", "f32 max", "by norm", "gate");
+        for (int32_t i = 0; i < p->n; i++) {
+            const st_parity_row *r = &p->rows[i];
+            fprintf(p->out, "%-72s %9lld", r->name, (long long)r->count);
+            for (int t = 0; t < ST_PARITY_TYPES; t++) {
+                print_cell(p->out, &r->cell[t]);
+                p->failed += r->cell[t].failed;
+            }
+            fputc('\n', p->out);
+        }
+    }
+    for (int32_t i = 0; i < p->n_io; i++) {
+        if (p->read[i]) continue;
+        if (unread++ < 5) fprintf(p->out, "%s: nothing compared key %s\n", p->dir, p->io_list[i].name);
+    }
+    if (unread > 5) fprintf(p->out, "%s: and %d more\n", p->dir, unread - 5);
+    p->failed += unread;
+    if (p->n == 0) {
+        fprintf(p->out, "%s: nothing was compared\n", p->dir);
+        p->failed++;
+    }
+    fprintf(p->out, "%s: %d rows, %s\n\n", p->dir, p->n, p->failed ? "FAILED" : "all within their gates");
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parity/samples.c - see the header. */
+#include "config.h"
+#include "parity/samples.h"
+#include <string.h>
+
+#define IGNORED (-100) /* label of a token that is no target */
+
+static int read_ids(st_parity *p, int32_t i, st_prepared *q, st_error *e)
+{
+    char key[64];
+    double *ids, *labels;
+    int64_t n, n_labels;
+
+    snprintf(key, sizeof key, "s%d.input_ids", i);
+    ST_TRY(st_parity_need(p, key, &ids, &n, e));
+    snprintf(key, sizeof key, "s%d.labels", i);
+    ST_TRY(st_parity_need(p, key, &labels, &n_labels, e));
+    int32_t *out = ST_NEW_N(p->arena, int32_t, n);
+    uint8_t *train = ST_NEW_N(p->arena, uint8_t, n), *content = ST_NEW_N(p->arena, uint8_t, n);
+    if (!out || !train || !content) return st_fail(e, ST_E_NOMEM, "no memory for sample %d", i);
+    if (n_labels != n) return st_fail(e, ST_E_SHAPE, "%s: sample %d has %lld ids and %lld labels", p->dir, i, (long long)n, (long long)n_labels);
+    for (int64_t t = 0; t < n; t++) {
+        out[t] = (int32_t)ids[t];
+        train[t] = labels[t] != IGNORED;
+        if (train[t] && labels[t] != ids[t])
+            return st_fail(e, ST_E_DATA, "%s: sample %d trains %g at token %lld, whose id is %g", p->dir, i, labels[t], (long long)t, ids[t]);
+    }
+    *q = (st_prepared){.n = (int32_t)n, .ids = out, .train = train, .content = content, .index = i, .id = "reference"};
+    return ST_OK;
+}
+
+/* Runs of picture placeholders from the token types, each with its grid in tokens (patches are merged 2 x 2). */
+static int find_runs(st_parity *p, st_parity_samples *s, int32_t i, st_error *e)
+{
+    st_prepared *q = &s->at[i];
+    char key[64];
+    double *types, *grid;
+    int64_t n, n_grid = 0, n_values = 0, patches = 0;
+
+    snprintf(key, sizeof key, "s%d.token_type", i);
+    ST_TRY(st_parity_need(p, key, &types, &n, e));
+    snprintf(key, sizeof key, "s%d.grid_thw", i);
+    ST_TRY(st_parity_get(p, key, &grid, &n_grid, NULL, e));
+    snprintf(key, sizeof key, "s%d.pixel_values", i);
+    ST_TRY(st_parity_get(p, key, &s->values[i], &n_values, NULL, e));
+    n_grid = grid ? n_grid / 3 : 0;
+    st_media_run *runs = ST_NEW_N(p->arena, st_media_run, n_grid + 1);
+    int32_t (*grids)[3] = st_arena_alloc(p->arena, (size_t)(n_grid + 1) * sizeof *grids);
+    if (!runs || !grids) return st_fail(e, ST_E_NOMEM, "no memory for sample %d", i);
+    for (int32_t t = 0, k = 0; t < q->n; t++) {
+        if (types[t] == 0) continue;
+        if (k >= n_grid) return st_fail(e, ST_E_DATA, "%s: sample %d has more runs of placeholders than the %lld grids", p->dir, i, (long long)n_grid);
+        for (int a = 0; a < 3; a++) grids[k][a] = (int32_t)grid[3 * k + a];
+        runs[k] = (st_media_run){.first = t, .kind = ST_MEDIA_IMAGE, .item = k, .grid = {grids[k][0], grids[k][1] / 2, grids[k][2] / 2}};
+        while (t < q->n && types[t] != 0) t++;
+        runs[k].n = t - runs[k].first;
+        patches += (int64_t)grids[k][0] * grids[k][1] * grids[k][2];
+        q->n_runs = ++k;
+    }
+    if (q->n_runs != n_grid) return st_fail(e, ST_E_DATA, "%s: sample %d has %d runs of placeholders and %lld grids", p->dir, i, q->n_runs, (long long)n_grid);
+    if (patches) s->width = n_values / patches;
+    if (patches * s->width != n_values) return st_fail(e, ST_E_DATA, "%s: sample %d has %lld pixel values for %lld patches", p->dir, i, (long long)n_values, (long long)patches);
+    s->patches += (int32_t)patches;
+    q->runs = runs;
+    q->n_items = q->n_runs;
+    s->grid[i] = grids;
+    s->images += q->n_items;
+    return ST_OK;
+}
+
+int st_parity_samples_read(st_parity *p, st_parity_samples *s, st_error *e)
+{
+    for (int32_t i = 0; i < p->n_io; i++) s->n += strstr(p->io_list[i].name, ".input_ids") != NULL;
+    s->at = ST_NEW_N(p->arena, st_prepared, s->n);
+    s->first = ST_NEW_N(p->arena, int64_t, s->n);
+    s->values = ST_NEW_N(p->arena, double *, s->n);
+    s->grid = st_arena_alloc(p->arena, (size_t)(s->n + 1) * sizeof *s->grid);
+    if (!s->at || !s->first || !s->values || !s->grid) return st_fail(e, ST_E_NOMEM, "no memory for %d samples", s->n);
+    for (int32_t i = 0; i < s->n; i++) {
+        ST_TRY(read_ids(p, i, &s->at[i], e));
+        ST_TRY(find_runs(p, s, i, e));
+        s->first[i] = s->tokens;
+        s->tokens += s->at[i].n;
+    }
+    return ST_OK;
+}
+
+static int place_tokens(st_parity *p, st_prepared *q, int32_t i, st_model *m, const st_worker *w, st_error *e)
+{
+    const st_instance *position = st_model_position(m);
+    int32_t axes = st_model_shape(m)->axes, *pos = ST_NEW_N(p->arena, int32_t, q->n * (axes ? axes : 1));
+    double *want, *got = ST_NEW_N(p->arena, double, q->n * (axes ? axes : 1));
+    st_position_ops ops;
+    st_sequence seq = {.size = sizeof seq, .n = q->n, .n_real = q->n, .n_runs = q->n_runs, .ids = q->ids, .runs = q->runs};
+    char key[64];
+    int64_t n;
+
+    if (!pos || !got) return st_fail(e, ST_E_NOMEM, "no memory for positions");
+    st_ops_copy(position->plugin, &ops, sizeof ops);
+    ST_TRY(ops.assign(position->self, w, &seq, pos));
+    q->pos = pos;
+    snprintf(key, sizeof key, "s%d.position_ids", i);
+    ST_TRY(st_parity_need(p, key, &want, &n, e));
+    if (n != (int64_t)axes * q->n) return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, not %d x %d", p->dir, key, (long long)n, axes, q->n);
+    for (int64_t k = 0; k < n; k++) got[k] = pos[k];
+    return st_parity_compare(p, key, want, got, n, ST_BY_MAX, 0, e);
+}
+
+static int place_pictures(st_parity *p, st_parity_samples *s, int32_t i, st_model *m, const st_worker *w, st_error *e)
+{
+    const st_instance *encoder = st_model_encoder(m);
+    st_prepared *q = &s->at[i];
+    st_item *items = ST_NEW_N(p->arena, st_item, q->n_items);
+    const double *values = s->values[i];
+    st_encoder_ops ops;
+
+    if (q->n_items == 0) return ST_OK;
+    if (!items || !encoder || !values) return st_fail(e, ST_E_DATA, "%s: sample %d has pictures but no pixel values or no encoder", p->dir, i);
+    st_ops_copy(encoder->plugin, &ops, sizeof ops);
+    for (int32_t k = 0; k < q->n_items; k++) {
+        st_media md = {.size = sizeof md, .kind = ST_MEDIA_IMAGE, .frames = 1, .patches = values};
+        memcpy(md.patch_grid, s->grid[i][k], sizeof md.patch_grid);
+        items[k].plan.size = sizeof items[k].plan;
+        ST_TRY(ops.measure(encoder->self, w, &md, &items[k].plan));
+        void *payload = st_arena_alloc(p->arena, (size_t)items[k].plan.payload);
+        if (!payload) return st_fail(e, ST_E_NOMEM, "no memory for picture %d of sample %d", k, i);
+        ST_TRY(ops.prepare(encoder->self, w, &md, &items[k].plan, payload));
+        items[k].payload = payload;
+        values += items[k].plan.units * s->width;
+    }
+    q->items = items;
+    return ST_OK;
+}
+
+int st_parity_samples_pack(st_parity *p, st_parity_samples *s, st_model *m, st_error *e)
+{
+    const st_instance *encoder = st_model_encoder(m);
+    st_worker w = {.size = sizeof w, .host = &p->base->host, .arena = p->arena, .error = e};
+    st_encoder_ops ops;
+
+    if (encoder) st_ops_copy(encoder->plugin, &ops, sizeof ops);
+    ST_TRY(st_row_create(p->arena, st_model_shape(m), &s->row, e));
+    st_row_clear(s->row);
+    for (int32_t i = 0; i < s->n; i++) {
+        int fits = 0;
+        ST_TRY(place_tokens(p, &s->at[i], i, m, &w, e));
+        ST_TRY(place_pictures(p, s, i, m, &w, e));
+        ST_TRY(st_row_add(s->row, &s->at[i], &fits, e));
+        if (!fits) return st_fail(e, ST_E_INTERNAL, "sample %d does not fit into a row made for it", i);
+    }
+    return st_row_finish(s->row, encoder ? &ops : NULL, encoder ? encoder->self : NULL, &w, e);
+}
