@@ -1,38 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin/registry.h - manifests, search paths, modules, instances. Listing opens no module. */
+/* plugin/registry.h - manifests, search paths, modules, instances. Listing opens no module.
+ *
+ * Where is searched, in this order: --plugin-path, the spec's [plugins] path, $STRATA_PLUGIN_PATH, $XDG_DATA_HOME/strata (or
+ * ~/.local/share/strata), the installed directories. A program that runs from its build tree takes the source tree's manifests
+ * and the build tree's modules in place of the installed ones. $STRATA_PLUGIN_PATH_ONLY replaces all but the first two. Plugins
+ * are code: no directory or module that everybody may write to is used, and nothing is searched in the current directory. */
 #ifndef ST_REGISTRY_H
 #define ST_REGISTRY_H
 #include "spec/spec.h"
 
 typedef struct st_registry st_registry;
 typedef struct st_manifest {
-    const char *name, *module, *summary, *file, *dir; /* module: resolved path; file: the manifest; dir: the search directory */
+    const char *name, *summary, *file, *dir; /* file: the manifest; dir: the search directory                  */
+    const char *module;              /* path; a name without '/' when it was found nowhere                     */
     const char *version;
     int32_t kind, abi;
-    char symbol;                     /* 0: none                                                       */
+    char symbol;                     /* 0: none                                                                */
     int32_t n_kernels;
-    struct { const char *backend, *module; } kernels[8];
-    int32_t wins;                    /* 0: shadowed by `shadowed_by`                                  */
+    struct { const char *backend, *module; } kernels[8]; /* module as above                                    */
+    int32_t wins;                    /* 0: shadowed by `shadowed_by`                                           */
     const struct st_manifest *shadowed_by;
 } st_manifest;
-typedef struct st_search {           /* in this order: given, spec, environment, user, installed      */
-    const char *const *given; int32_t n_given;   /* --plugin-path                                     */
-    const char *const *spec; int32_t n_spec;     /* [plugins] path                                    */
+typedef struct st_search {           /* in this order: given, spec, environment, user, installed               */
+    const char *const *given; int32_t n_given;   /* --plugin-path                                              */
+    const char *const *spec; int32_t n_spec;     /* [plugins] path, absolute or relative to the current directory */
 } st_search;
-typedef struct st_searched { const char *dir, *why_not, *source; int32_t manifests; } st_searched; /* for `strata plugins` */
+typedef struct st_searched {         /* for `strata plugins`                                                   */
+    const char *dir, *source;        /* source: "--plugin-path", "STRATA_PLUGIN_PATH" ...                      */
+    const char *why_not;             /* NULL: it was searched                                                  */
+    int32_t manifests, set_aside;    /* set aside: with mistakes, each told as a warning                       */
+} st_searched;
 
+/* A manifest with mistakes is set aside and told as a warning; all others stay usable. */
 int st_registry_open(const st_base *, const st_search *, st_registry **, st_diags *);
+/* The same for a spec: binds its [plugins] section. spec NULL: none. */
+int st_registry_open_for(const st_base *, const char *const *given, int32_t n_given, st_spec *, st_registry **, st_diags *);
 void st_registry_close(st_registry *); /* modules stay loaded */
 int st_registry_list(const st_registry *, const st_manifest *const **);
 int st_registry_searched(const st_registry *, const st_searched **);
 const st_manifest *st_registry_find(const st_registry *, int kind, const char *name); /* the winner */
-/* The layer (or separator) that claims a symbol. NULL and error when none or two claim it. */
+/* The layer that claims a symbol. NULL and error when none or two claim it. */
 const st_manifest *st_registry_symbol(const st_registry *, char symbol, st_error *);
 const char *st_kind_name(int kind);   /* "layer" */
 int st_kind_of(const char *name);     /* 0: unknown */
 
-/* Opens (once), checks magic, ABI, size, kind, name, symbol claim, required ops. Errors name file, both values, remedy. */
+/* Where this program's own files are. */
+typedef struct st_places {
+    int32_t uninstalled;              /* 1: it runs from its build tree                                         */
+    const char *registry, *modules, *specs;
+} st_places;
+int st_places_find(st_arena *, st_places *, st_error *);
+
+/* Opens (once), checks magic, ABI, size, kind, name, required ops, parameters. Errors name file, both values, remedy. */
 int st_module_open(st_registry *, const st_manifest *, const st_plugin **, st_error *);
+int st_module_open_file(st_registry *, const char *path, const st_plugin **, st_error *); /* no manifest to compare with */
+/* *out NULL: the plugin needs no kernel module. The caller runs st_kernels.init for its device. */
 int st_kernels_open(st_registry *, const st_manifest *, const st_plugin *, const char *backend, const st_kernels **, st_error *);
 /* Copies a plugin's ops struct into a zeroed struct of the host's size. */
 void st_ops_copy(const st_plugin *, void *out, size_t size);
@@ -40,8 +62,8 @@ void st_ops_copy(const st_plugin *, void *out, size_t size);
 typedef struct st_instance {
     const st_manifest *manifest;
     const st_plugin *plugin;
-    void *self;                      /* host-owned, zeroed, bound from `section`                      */
-    const void *kernels;             /* table for the running backend, NULL before st_instance_kernels */
+    void *self;                      /* host-owned, zeroed, bound from `section`; lives as long as the spec     */
+    const void *kernels;             /* table for the running backend, NULL before st_instance_kernels          */
     const char *section;
     char symbol;
 } st_instance;

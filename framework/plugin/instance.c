@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plugin/instance.c - a section of the spec becomes an instance: plugin chosen, memory zeroed, parameters written into it. */
+#include "config.h"
+#include "plugin/private.h"
+#include <string.h>
+
+static void list_names(const st_registry *r, int kind, st_buf *out)
+{
+    for (int32_t i = 0; i < r->n_list; i++)
+        if (r->list[i]->wins && r->list[i]->kind == kind) st_buf_printf(out, "%s%s", out->n ? ", " : "", r->list[i]->name);
+}
+
+static const char *nearest_name(const st_registry *r, int kind, const char *name, st_arena *arena)
+{
+    const char **names = ST_NEW_N(arena, const char *, r->n_list + 1);
+    int n = 0;
+
+    for (int32_t i = 0; names && i < r->n_list; i++)
+        if (r->list[i]->kind == kind) names[n++] = r->list[i]->name;
+    return names ? st_nearest(name, names, n) : NULL;
+}
+
+static int unknown(const st_registry *r, st_spec *spec, int kind, const char *name, const char *section, st_diags *diags)
+{
+    const st_value *at = st_spec_get(spec, section, "plugin");
+    const char *nearest = nearest_name(r, kind, name, st_spec_arena(spec)), *other = NULL;
+    char hint[256];
+    st_buf known = {0};
+    int rc;
+
+    for (int k = ST_KIND_BACKEND; k <= ST_KIND_OPTIMIZER && !other; k++)
+        if (st_registry_find(r, k, name)) other = st_kind_name(k);
+    list_names(r, kind, &known);
+    if (nearest) snprintf(hint, sizeof hint, "did you mean %s?", nearest);
+    else snprintf(hint, sizeof hint, "known: %s%s", known.n ? known.data : "none",
+                  r->set_aside ? "; some manifests were set aside, see `strata plugins`" : "");
+    if (other) rc = st_spec_fail(spec, diags, at, hint, "[%s] plugin %s is a %s, not a %s", section, name, other,
+                                 st_kind_name(kind));
+    else rc = st_spec_fail(spec, diags, at, hint, "[%s] there is no %s plugin %s", section, st_kind_name(kind), name);
+    st_buf_free(&known);
+    return rc;
+}
+
+static int no_plugin(const st_registry *r, st_spec *spec, int kind, const char *section, st_diags *diags)
+{
+    char hint[256];
+    st_buf known = {0};
+
+    list_names(r, kind, &known);
+    snprintf(hint, sizeof hint, "known: %s", known.n ? known.data : "none");
+    st_buf_free(&known);
+    return st_spec_fail_section(spec, diags, section, hint, "[%s] has no key plugin", section);
+}
+
+/* A module that cannot be used is told where the spec asks for it, with the module's own story below. */
+static int module_failed(const st_spec *spec, const char *section, const st_error *e, st_diags *diags)
+{
+    st_error told = *e;
+
+    st_error_context(&told, "[%s]", section);
+    return st_diags_add(diags, &told, NULL, false);
+}
+
+int st_instance_create(st_registry *r, st_spec *spec, int kind, const char *name, const char *section, st_instance *out,
+                       st_diags *diags)
+{
+    static const char *const extra[] = {"plugin", NULL};
+    st_error e = {0};
+
+    memset(out, 0, sizeof *out);
+    if (!name) {
+        const st_value *v = st_spec_get(spec, section, "plugin");
+        if (!v || !*v->text) return no_plugin(r, spec, kind, section, diags);
+        name = v->text;
+    }
+    out->manifest = st_registry_find(r, kind, name);
+    if (!out->manifest) return unknown(r, spec, kind, name, section, diags);
+    if (st_module_open(r, out->manifest, &out->plugin, &e) != ST_OK) return module_failed(spec, section, &e, diags);
+    out->section = st_arena_strdup(st_spec_arena(spec), section);
+    out->self = st_arena_alloc(st_spec_arena(spec), out->plugin->self_size);
+    const char *owner = st_arena_printf(st_spec_arena(spec), "plugin %s %s", out->plugin->name, out->plugin->version);
+    if (!out->section || !out->self || !owner) {
+        st_fail(&e, ST_E_NOMEM, "no memory for an instance of %s", name);
+        return module_failed(spec, section, &e, diags);
+    }
+    out->symbol = !strncmp(section, "layer.", 6) && section[6] && !section[7] ? section[6] : 0;
+    const st_table table = {out->plugin->params, out->plugin->n_params, out->plugin->param_size, owner};
+    return st_spec_bind(spec, section, &table, out->self, extra, diags);
+}
+
+int st_instance_kernels(st_registry *r, st_instance *i, const char *backend, st_error *e)
+{
+    const st_kernels *k;
+
+    ST_TRY(st_kernels_open(r, i->manifest, i->plugin, backend, &k, e));
+    i->kernels = k ? k->table : NULL;
+    return ST_OK;
+}
