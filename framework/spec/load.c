@@ -170,13 +170,14 @@ static bool is_value(const char *p, size_t n, size_t *bad)
 static int apply_set(st_spec *s, const char *set, st_diags *diags)
 {
     static const char hint[] = "write --set section.key=value";
-    const char *equals = strchr(set, '='), *dot = equals;
+    const char *equals = strchr(set, '='), *dot = equals, *end = equals;
     size_t bad = 0;
     if (!equals) return refuse_set(diags, set, strlen(set), hint, "no '=' in the override");
     while (dot > set && dot[-1] != '.') dot--; /* behind the last dot in front of '=' */
     if (dot == set) return refuse_set(diags, set, 0, hint, "no section in the override");
     if (!is_name(set, (size_t)(dot - 1 - set))) return refuse_set(diags, set, 0, hint, "not a section name in the override");
-    if (!is_name(dot, (size_t)(equals - dot)))
+    while (end > dot && (end[-1] == ' ' || end[-1] == '\t')) end--;
+    if (!is_name(dot, (size_t)(end - dot)))
         return refuse_set(diags, set, (size_t)(dot - set), hint, "not a key in the override");
     const char *value = equals + 1 + strspn(equals + 1, " \t");
     size_t n = strlen(value);
@@ -186,7 +187,7 @@ static int apply_set(st_spec *s, const char *set, st_diags *diags)
                           "a byte in the override that is no text");
     st_entry e = {.dir = ".", .key_column = (int32_t)(dot - set) + 1}; /* written on the command line: paths start where the user stands */
     e.v = (st_value){.section = st_arena_strndup(s->arena, set, (size_t)(dot - 1 - set)),
-                     .key = st_arena_strndup(s->arena, dot, (size_t)(equals - dot)),
+                     .key = st_arena_strndup(s->arena, dot, (size_t)(end - dot)),
                      .text = st_arena_strndup(s->arena, value, n), .file = "--set",
                      .line_text = st_arena_strdup(s->arena, set), .column = (int32_t)(value - set) + 1, .origin = ST_FROM_SET};
     if (e.v.section && e.v.key && e.v.text && e.v.line_text && st_spec_store(s, &e) == ST_OK) return ST_OK;

@@ -76,16 +76,13 @@ static bool knows(const st_section *x, const char *key)
 static void hint_for_key(const st_spec *s, const st_section *x, const char *key, char *hint, size_t size)
 {
     const char *near = st_nearest(key, x->key, x->n_keys);
-    if (near) {
-        snprintf(hint, size, "did you mean \"%s\"?", near);
-        return;
-    }
     for (int i = 0; i < s->n_sections; i++)
         if (s->section[i] != x && knows(s->section[i], key)) {
             snprintf(hint, size, "\"%s\" is a key of [%s]", key, s->section[i]->name);
             return;
         }
-    if (x->n_keys) list_keys(x, hint, size);
+    if (near) snprintf(hint, size, "did you mean \"%s\"?", near);
+    else if (x->n_keys) list_keys(x, hint, size);
 }
 
 static int unknown_key(const st_spec *s, const st_section *x, const st_value *v, st_diags *diags)
