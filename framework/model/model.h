@@ -34,7 +34,7 @@ const st_instance *st_model_encoder(const st_model *);  /* NULL: text only */
 
 /* ---- what it is made of, in order of configuration; for `strata check` ---- */
 typedef struct st_model_layer {
-    const char *path, *section;    /* "layers.3", "layer.G"; "encoder.blocks.0", "position", "head.lm", "optimizer"; "" for the host */
+    const char *path, *section;    /* "layers.3", "layer.G"; "encoder.blocks.0", "head.lm"; "" for the host   */
     int32_t kind, index, block;    /* ST_KIND_*, 0: the host; place in its stack and block, -1: no layer      */
     char symbol;                   /* 0: none                                                                 */
     const st_plugin *plugin;       /* NULL: the host                                                          */
@@ -58,12 +58,15 @@ int st_model_weights(const st_model *, const st_model_weight *const **); /* -> h
 int64_t st_model_parameters(const st_model *, const char *part); /* trained elements; part NULL: all */
 /* Names in other layouts ("hf"): one entry per file tensor. rows [first, first + n) of the weight's dimension sec_dim (0). */
 typedef struct st_file_name { const char *file_name; int32_t weight; int64_t first, n; } st_file_name;
-int st_model_file_names(const st_model *, const char *layout, const st_file_name **); /* -> how many, or a negative code */
+/* -> how many, or a negative code */
+int st_model_file_names(const st_model *, const char *layout, const st_file_name **);
 enum { ST_READ_WEIGHT = 1, ST_READ_GRAD };
 int st_model_read(st_model *, int32_t weight, int what, double *out, st_error *);          /* count elements */
 int st_model_write(st_model *, int32_t weight, const double *in, st_error *);             /* master and run copy */
 /* Bits as stored, for checkpoints: masters, optimizer state. Names: "WEIGHT_PATH" and "STATE_NAME:WEIGHT_PATH". */
-typedef struct st_state_tensor { const char *name; int32_t dtype, nd; int64_t dim[ST_DIMS]; size_t bytes; int32_t optimizer; } st_state_tensor;
+typedef struct st_state_tensor {
+    const char *name; int32_t dtype, nd; int64_t dim[ST_DIMS]; size_t bytes; int32_t optimizer;
+} st_state_tensor;
 int st_model_states(const st_model *, const st_state_tensor **);
 int st_model_state_read(st_model *, int32_t i, void *out, st_error *);
 int st_model_state_write(st_model *, int32_t i, const void *in, st_error *);
@@ -82,27 +85,33 @@ typedef struct st_step_result {
     int32_t n_metrics; const st_metric_value *metrics;
 } st_step_result;
 /* One optimizer step over rows[0 .. micros). schedule: step number from 1, learning rate already scheduled. clip 0: none. */
-int st_model_step(st_model *, const st_packed_row *const *rows, int32_t micros, const st_schedule *, double clip, st_step_result *, st_error *);
+int st_model_step(st_model *, const st_packed_row *const *rows, int32_t micros, const st_schedule *, double clip,
+                  st_step_result *, st_error *);
 /* As above without norm, clipping or update: gradients stay for st_model_read. */
 int st_model_gradients(st_model *, const st_packed_row *const *rows, int32_t micros, st_step_result *, st_error *);
-/* The two halves of a step by hand: gradients from outside (a part not written is 0 only if written so), then norm, clip, update. */
+/* The two halves of a step by hand: gradients from outside (a weight not written keeps what it had), then norm, clip, update. */
 int st_model_write_grad(st_model *, int32_t weight, const double *in, st_error *);
 int st_model_update(st_model *, const st_schedule *, double clip, st_step_result *, st_error *);
 /* Loss of one row: sum and count of depth 0; nll, best [tokens] at trained slots, NULL: not wanted. */
-int st_model_evaluate(st_model *, const st_packed_row *, double *loss_sum, int64_t *count, double *nll, int32_t *best, st_error *);
+int st_model_evaluate(st_model *, const st_packed_row *, double *loss_sum, int64_t *count, double *nll,
+                      int32_t *best, st_error *);
 
 /* One layer of the trunk alone, without norm or residual: y from x, then dx and weight gradients from dy (NULL: forward only).
  * All [shape tokens, hidden]; the row gives segments and positions. For checks of a layer against given values or differences. */
-int st_model_layer_run(st_model *, int32_t layer, const st_packed_row *, const double *x, double *y, const double *dy, double *dx, st_error *);
+int st_model_layer_run(st_model *, int32_t layer, const st_packed_row *, const double *x, double *y,
+                       const double *dy, double *dx, st_error *);
 
 /* Looks at tensors as they are made (parity, NaN guard). names: "features", "embed", "residual" (layer = index: stream after
  * it), "final"; in training passes also what the encoder and trunk layers keep: "slot.NAME" (layer -1: the encoder).
  * values f64 [rows, cols], valid during the call. */
-typedef void (*st_probe_fn)(void *ctx, const char *name, int32_t layer, const double *values, int64_t rows, int64_t cols);
+typedef void (*st_probe_fn)(void *ctx, const char *name, int32_t layer, const double *values, int64_t rows,
+                            int64_t cols);
 void st_model_probe(st_model *, st_probe_fn, void *ctx);
 
 /* ---- planning and time ---- */
-typedef struct st_plan_bytes { size_t weights, masters, gradients, optimizer, kept, scratch, rows, workspace, total; } st_plan_bytes;
+typedef struct st_plan_bytes {
+    size_t weights, masters, gradients, optimizer, kept, scratch, rows, workspace, total;
+} st_plan_bytes;
 void st_model_plan_bytes(const st_model *, st_plan_bytes *);
 double st_model_flops(const st_model *);          /* counted by planning: one row forward + backward */
 double st_model_gemm_flops(const st_model *);     /* of these, matrix products                         */

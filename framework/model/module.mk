@@ -1,2 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-framework_libstrata_la_SOURCES +=
+framework_libstrata_la_SOURCES += \
+  framework/model/model.h \
+  framework/model/private.h \
+  framework/model/build.c \
+  framework/model/env.c \
+  framework/model/guard.c \
+  framework/model/init.c \
+  framework/model/keys.c \
+  framework/model/linear.c \
+  framework/model/memory.c \
+  framework/model/names.c \
+  framework/model/optim.c \
+  framework/model/parts.c \
+  framework/model/plan.c \
+  framework/model/rows.c \
+  framework/model/services.c \
+  framework/model/stack.c \
+  framework/model/step.c \
+  framework/model/step_api.c \
+  framework/model/weights.c

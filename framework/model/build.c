@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model/build.c - a spec becomes a model: plugins bound, everything declared, capacities known. Opens no device. */
+#include "model/private.h"
+#include <string.h>
+
+static int keep_first(int first, int rc)
+{
+    return first != ST_OK ? first : rc;
+}
+
+/* ---- backend and types ---- */
+
+static const char *backend_name(const st_model *m)
+{
+    return strcmp(m->run_keys.backend, "auto") ? m->run_keys.backend : "cpu";
+}
+
+static int bind_backend(st_model *m, st_diags *d)
+{
+    static const int32_t type[] = {ST_F64, ST_F32, ST_BF16};
+    static const char *const word[] = {"f64", "f32", "bf16"};
+    const st_value *at = st_spec_get(m->spec, "run", "precision");
+    int32_t p = m->run_keys.precision;
+
+    ST_TRY(st_instance_create(m->registry, m->spec, ST_KIND_BACKEND, backend_name(m), "run", &m->backend, d));
+    st_ops_copy(m->backend.plugin, &m->be, sizeof m->be);
+    if (!m->be.ops || !m->be.facts || m->be.facts(m->backend.self, &m->facts) != ST_OK)
+        return st_spec_fail_section(m->spec, d, "run", NULL, "backend %s gives no facts about itself",
+                                    m->backend.plugin->name);
+    memcpy(&m->ops, m->be.ops, m->be.ops->size < sizeof m->ops ? m->be.ops->size : sizeof m->ops);
+    m->ops.size = sizeof m->ops;
+    if (p == PRECISION_BF16 || !(m->facts.dtypes >> type[p] & 1u))
+        return st_spec_fail(m->spec, d, at, "precision = f32", "precision = %s: backend %s does not train in it",
+                            word[p], m->backend.plugin->name);
+    m->dtype = type[p];
+    m->acc_dtype = p == PRECISION_F64 ? ST_F64 : ST_F32;
+    return ST_OK;
+}
+
+/* ---- shapes ---- */
+
+static int bind_shape(st_model *m, st_diags *d)
+{
+    st_row_shape *s = &m->shape;
+    const batch_keys *b = &m->batch_keys;
+    int64_t tile = m->facts.tile > 0 ? m->facts.tile : 1, tokens = (b->tokens + tile - 1) / tile * tile;
+    int64_t longest = b->max_len == ST_UNSET_INT ? b->tokens : b->max_len;
+
+    if (longest > b->tokens)
+        return st_spec_fail(m->spec, d, st_spec_get(m->spec, "batch", "max_len"), "at most [batch] tokens",
+                            "max_len = %lld: a row holds %lld tokens", (long long)longest, (long long)b->tokens);
+    if (tokens * m->stack_keys.hidden > (int64_t)1 << 40)
+        return st_spec_fail(m->spec, d, st_spec_get(m->spec, "batch", "tokens"), NULL,
+                            "tokens = %lld x hidden = %lld: too large", (long long)b->tokens,
+                                (long long)m->stack_keys.hidden);
+    s->tokens = (int32_t)tokens;
+    s->sequences = (int32_t)(b->sequences < tokens ? b->sequences : tokens);
+    s->max_len = (int32_t)longest;
+    s->depths = m->parts_of_pattern.depths;
+    return ST_OK;
+}
+
+/* ---- position, encoder, heads, optimizer ---- */
+
+static int bind_position(st_model *m, st_diags *d)
+{
+    if (!st_spec_has(m->spec, "position")) return ST_OK;
+    ST_TRY(st_instance_create(m->registry, m->spec, ST_KIND_POSITION, NULL, "position", &m->position, d));
+    st_ops_copy(m->position.plugin, &m->position_ops, sizeof m->position_ops);
+    m->shape.axes = m->position_ops.axes;
+    m->position_part = model_add_part(m, ST_KIND_POSITION, "position", "position", &m->position, m->position.self);
+    return m->position_part ? model_configure(m, m->position_part, m->position_ops.configure, d) : ST_E_NOMEM;
+}
+
+static int bind_encoder(st_model *m, st_diags *d)
+{
+    st_media_caps *c = &m->shape.caps;
+
+    if (!st_spec_has(m->spec, "encoder")) {
+        if (m->batch_keys.images || m->batch_keys.patches)
+            return st_spec_fail(m->spec, d, st_spec_get(m->spec, "batch", m->batch_keys.images ? "images" : "patches"),
+                                "add [encoder] plugin = qwen35_vision", "rows hold images, but there is no [encoder]");
+        return ST_OK;
+    }
+    if (m->batch_keys.images < 1 || m->batch_keys.patches < 1)
+        return st_spec_fail_section(m->spec, d, "batch", "images = 8, patches = 2048",
+                                    "an encoder needs [batch] images and patches: how much one row can hold");
+    ST_TRY(st_instance_create(m->registry, m->spec, ST_KIND_ENCODER, NULL, "encoder", &m->encoder, d));
+    st_ops_copy(m->encoder.plugin, &m->encoder_ops, sizeof m->encoder_ops);
+    c->units = m->batch_keys.patches;
+    c->items = c->spans = (int32_t)m->batch_keys.images;
+    c->values = m->batch_keys.patch_values;
+    m->encoder_part = model_add_part(m, ST_KIND_ENCODER, "encoder", "encoder", &m->encoder, m->encoder.self);
+    if (!m->encoder_part) return ST_E_NOMEM;
+    m->encoder_part->slots = m->encoder_ops.slots;
+    m->encoder_part->n_slots = (int32_t)m->encoder_ops.n_slots;
+    m->encoder_part->maps = m->encoder_ops.maps;
+    m->encoder_part->n_maps = (int32_t)m->encoder_ops.n_maps;
+    ST_TRY(model_capacity(m, m->encoder_part, d));
+    m->shape.media = 1;
+    return model_configure(m, m->encoder_part, m->encoder_ops.configure, d);
+}
+
+/* Sections [head.NAME] in order; a language-model head stands first unless one is written. */
+static int list_heads(const st_model *m, const char **section)
+{
+    const char *const *names;
+    int n = st_spec_sections(m->spec, &names), k = 0, lm = 0;
+
+    for (int i = 0; i < n; i++) lm |= !strcmp(names[i], "head.lm");
+    if (!lm) section[k++] = "head.lm";
+    for (int i = 0; i < n && k < 16; i++)
+        if (!strncmp(names[i], "head.", 5)) section[k++] = names[i];
+    return k;
+}
+
+static int bind_head(st_model *m, const char *section, st_diags *d)
+{
+    int32_t i = m->n_heads;
+    const char *name = st_spec_get(m->spec, section, "plugin") ? NULL : section + 5;
+    model_part *p;
+
+    ST_TRY(st_instance_create(m->registry, m->spec, ST_KIND_HEAD, name, section, &m->heads[i], d));
+    st_ops_copy(m->heads[i].plugin, &m->head_ops[i], sizeof m->head_ops[i]);
+    p = m->head_parts[i] = model_add_part(m, ST_KIND_HEAD, section, section, &m->heads[i], m->heads[i].self);
+    if (!p) return ST_E_NOMEM;
+    p->maps = m->head_ops[i].maps;
+    p->n_maps = (int32_t)m->head_ops[i].n_maps;
+    m->n_heads++;
+    return model_configure(m, p, m->head_ops[i].configure, d);
+}
+
+static int bind_heads(st_model *m, st_diags *d)
+{
+    const char *section[17];
+    int n = list_heads(m, section), first = ST_OK;
+
+    m->heads = ST_NEW_N(m->arena, st_instance, n);
+    m->head_ops = ST_NEW_N(m->arena, st_head_ops, n);
+    m->head_parts = ST_NEW_N(m->arena, model_part *, n);
+    if (!m->heads || !m->head_ops || !m->head_parts) return ST_E_NOMEM;
+    for (int i = 0; i < n; i++) first = keep_first(first, bind_head(m, section[i], d));
+    return first;
+}
+
+static int bind_optimizer(st_model *m, st_diags *d)
+{
+    const char *name = st_spec_get(m->spec, "optimizer", "plugin") ? NULL : "adamw";
+
+    if (!m->train) return ST_OK;
+    ST_TRY(st_instance_create(m->registry, m->spec, ST_KIND_OPTIMIZER, name, "optimizer", &m->optimizer, d));
+    st_ops_copy(m->optimizer.plugin, &m->optimizer_ops, sizeof m->optimizer_ops);
+    if (m->optimizer_ops.n_hyper < 0 || m->optimizer_ops.n_hyper > 64)
+        return st_spec_fail_section(m->spec, d, "optimizer", NULL, "optimizer %s: %d hyper-parameters",
+                                    m->optimizer.plugin->name, m->optimizer_ops.n_hyper);
+    m->optimizer_part = model_add_part(m, ST_KIND_OPTIMIZER, "optimizer", "optimizer", &m->optimizer,
+                                       m->optimizer.self);
+    return m->optimizer_part ? model_configure(m, m->optimizer_part, m->optimizer_ops.configure, d) : ST_E_NOMEM;
+}
+
+static int bind_comm(st_model *m, st_diags *d)
+{
+    const char *name = st_spec_get(m->spec, "parallel", "plugin") ? NULL : "self";
+    ST_TRY(st_instance_create(m->registry, m->spec, ST_KIND_COMM, name, "parallel", &m->comm, d));
+    st_ops_copy(m->comm.plugin, &m->comm_ops, sizeof m->comm_ops);
+    return ST_OK;
+}
+
+/* ---- the trunk ---- */
+
+static int build_trunk(st_model *m, st_diags *d)
+{
+    st_stack_def def = {.size = sizeof def, .hidden = m->stack_keys.hidden, .rows = m->shape.tokens,
+                        .norm = m->stack_keys.norm + ST_NORM_RMS1P,
+                        .eps = m->stack_keys.norm_eps, .max_spans = st_shape_segments(&m->shape)};
+    st_error e = {0};
+    int rc = model_add_stack(m, m->host, &def, "layers", m->parts_of_pattern.main.symbols, &m->trunk, d), first = rc;
+
+    if (rc != ST_OK) return rc;
+    if (model_declare_host(m, &e) != ST_OK) return st_spec_fail_section(m->spec, d, "stack", NULL, "%s", e.message);
+    for (int32_t i = 0; i < m->trunk->n; i++) first = keep_first(first,
+                                                                 model_configure_layer(m, m->trunk->layers[i], d));
+    return first;
+}
+
+/* ---- checks between parts ---- */
+
+static int check_heads(st_model *m, st_diags *d)
+{
+    uint64_t have = m->position.plugin ? m->position.plugin->caps : ST_CAP_SHIFTABLE;
+    int32_t claimed = 0;
+
+    for (int32_t i = 0; i < m->n_heads; i++) {
+        const st_plugin *p = m->heads[i].plugin;
+        claimed |= m->head_ops[i].depths < 0 || m->head_ops[i].first_depth > 0;
+        if (p->needs & ~have)
+            return st_spec_fail_section(m->spec, d, "position", "a rotary position can; or remove the head",
+                                        "head %s needs a position whose slots may hold another token (ST_CAP_SHIFTABLE): "
+                                        "%s does not allow that", p->name,
+                                        m->position.plugin->name);
+        if (m->train && !(p->caps & ST_CAP_TRAIN)) return st_spec_fail_section(m->spec, d, m->head_parts[i]->section,
+                                                                               NULL, "head %s cannot train", p->name);
+    }
+    if (m->parts_of_pattern.depths && !claimed)
+        return st_spec_fail(m->spec, d, st_spec_get(m->spec, "stack", "pattern"),
+                            "add [head.mtp], or remove what follows '/'",
+                            "the pattern has %d multi-token-prediction depths, but no head trains them",
+                                m->parts_of_pattern.depths);
+    return ST_OK;
+}
+
+static int check_train(st_model *m, st_diags *d)
+{
+    const st_instance *in[] = {&m->position, &m->encoder, &m->optimizer};
+    int first = ST_OK;
+
+    for (int i = 0; m->train && i < 3; i++)
+        if (in[i]->plugin && !(in[i]->plugin->caps & ST_CAP_TRAIN))
+            first = keep_first(first, st_spec_fail_section(m->spec, d, in[i]->section, NULL,
+                                                           "plugin %s cannot train (no ST_CAP_TRAIN)",
+                                                               in[i]->plugin->name));
+    return first;
+}
+
+static int finish(st_model *m, st_diags *d)
+{
+    int first = model_bind_recompute(m, d);
+
+    first = keep_first(first, check_heads(m, d));
+    first = keep_first(first, check_train(m, d));
+    first = keep_first(first, model_check_symbols(m, d));
+    first = keep_first(first, model_check_init(m, d));
+    first = keep_first(first, model_assign_parts(m, d));
+    if (first == ST_OK) first = model_classify(m, d);
+    if (first != ST_OK) return first;
+    m->weight_list = ST_NEW_N(m->arena, const st_model_weight *, m->n_weights);
+    if (!m->weight_list) return ST_E_NOMEM;
+    for (int32_t i = 0; i < m->n_weights; i++) m->weight_list[i] = &m->weights[i]->pub;
+    return model_make_layers(m);
+}
+
+static int build(st_model *m, st_diags *d)
+{
+    int first = model_bind_run(m, d);
+
+    if (first == ST_OK) first = bind_backend(m, d);
+    first = keep_first(first, model_bind_keys(m, d));
+    if (first != ST_OK) return first;
+    m->host = model_add_part(m, 0, "", "stack", NULL, NULL);
+    if (!m->host) return ST_E_NOMEM;
+    ST_TRY(model_check_pattern(m, d));
+    ST_TRY(bind_shape(m, d));
+    first = bind_position(m, d);
+    first = keep_first(first, build_trunk(m, d));
+    if (m->trunk) {
+        first = keep_first(first, bind_encoder(m, d));
+        first = keep_first(first, bind_heads(m, d));
+    }
+    first = keep_first(first, bind_optimizer(m, d));
+    first = keep_first(first, bind_comm(m, d));
+    return first != ST_OK ? first : finish(m, d);
+}
+
+int st_model_build(st_base *base, st_spec *spec, st_registry *registry, int train, st_model **out, st_diags *d)
+{
+    st_arena *a = st_arena_create(0);
+    st_model *m = a ? ST_NEW(a, st_model) : NULL;
+    st_error none = {0};
+    int rc, before = d->errors;
+
+    *out = NULL;
+    if (!m) {
+        st_arena_destroy(a);
+        st_fail(&none, ST_E_NOMEM, "no memory for a model");
+        return st_diags_add(d, &none, NULL, false);
+    }
+    m->base = base;
+    m->spec = spec;
+    m->registry = registry;
+    m->arena = a;
+    m->train = train;
+    rc = build(m, d);
+    if (rc == ST_OK && d->errors > before) rc = ST_E_CONFIG;
+    if (rc != ST_OK) {
+        if (d->errors == before) {
+            st_fail(&none, rc, "the model could not be built");
+            st_diags_add(d, &none, NULL, false);
+        }
+        st_model_destroy(m);
+        return rc;
+    }
+    *out = m;
+    return ST_OK;
+}
+
+void st_model_destroy(st_model *m)
+{
+    if (!m) return;
+    model_free(m);
+    st_arena_destroy(m->arena);
+}
+
+/* ---- what others ask ---- */
+
+const char *st_model_backend(const st_model *m) { return m->backend.plugin->name; }
+const char *st_model_device(const st_model *m) { return m->device_words; }
+int32_t st_model_dtype(const st_model *m) { return m->dtype; }
+const char *st_model_pattern(const st_model *m) { return m->pattern; }
+int64_t st_model_vocab(const st_model *m) { return m->stack_keys.vocab; }
+const st_row_shape *st_model_shape(const st_model *m) { return &m->shape; }
+int32_t st_model_micros(const st_model *m) { return (int32_t)m->batch_keys.rows; }
+const st_instance *st_model_position(const st_model *m) { return m->position.plugin ? &m->position : NULL; }
+const st_instance *st_model_encoder(const st_model *m) { return m->encoder.plugin ? &m->encoder : NULL; }

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model/env.c - configure time: what a part is told, and what it declares. */
+#include "model/private.h"
+#include <string.h>
+
+typedef struct env_state { /* st_env first: callbacks get it */
+    st_env env;
+    st_model *m;
+    model_part *part;
+    st_error *error;
+    st_diags *diags;
+    int32_t reported; /* a nested part's mistake is already in diags */
+} env_state;
+
+static env_state *state_of(st_env *e)
+{
+    return (env_state *)(void *)e;
+}
+
+int model_env_fail(st_env *e, int code, const char *file, int line, const char *fmt, ...)
+{
+    env_state *c = state_of(e);
+    char text[512];
+    va_list ap;
+
+    if (e->status != ST_OK) return e->status;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    e->status = code;
+    if (c->error) st_fail(c->error, code, "%s", text);
+    return code;
+}
+
+static st_wid env_declare(st_env *e, const st_weight *w)
+{
+    env_state *c = state_of(e);
+    st_error err = {0};
+    st_wid id;
+
+    if (e->status != ST_OK) return -1;
+    id = model_declare(c->m, c->part, w, &err);
+    if (id < 0) model_env_fail(e, err.code, __FILE__, __LINE__, "%s", err.message);
+    return id;
+}
+
+static st_wid env_shared(st_env *e, const char *name)
+{
+    env_state *c = state_of(e);
+    st_model *m = c->m;
+    st_wid id = -1;
+
+    if (e->status != ST_OK) return -1;
+    if (!strcmp(name, "embed")) id = m->embed;
+    else if (!strcmp(name, "lm_head")) id = m->lm_head;
+    else if (!strcmp(name, "final_norm")) id = m->final_norm;
+    else model_env_fail(e, ST_E_NOTFOUND, __FILE__, __LINE__,
+                        "the host has no weight '%s': embed, lm_head, final_norm", name);
+    return id;
+}
+
+/* A work list over segments. All of one context cut agree, so a tile size is one list. */
+static int env_tiles(st_env *e, int32_t tile, uint32_t which)
+{
+    env_state *c = state_of(e);
+    st_row_shape *s = &c->m->shape;
+
+    if (e->status != ST_OK) return -1;
+    if (c->part->stack && c->part->stack->part == 0 && c->part->stack != c->m->trunk)
+        return model_env_fail(e, ST_E_UNSUPPORTED, __FILE__, __LINE__,
+                              "work lists over segments exist for the trunk only, not in %s", c->part->stack->path), -1;
+    if (tile < 1 || (which != ST_TILES_LOCAL && which != ST_TILES_TIME))
+        return model_env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "tiles of %d tokens, kind %u", tile, which), -1;
+    for (int i = 0; i < s->n_tiles; i++)
+        if (s->tile[i] == tile) return i;
+    if (s->n_tiles == 8)
+        return model_env_fail(e, ST_E_UNSUPPORTED, __FILE__, __LINE__, "more than 8 different tile sizes"), -1;
+    s->tile[s->n_tiles] = tile;
+    return s->n_tiles++;
+}
+
+/* Tables of the bound position plugin. A nested stack brings its own with its view. */
+static int env_rotary(st_env *e, int32_t head_dim)
+{
+    env_state *c = state_of(e);
+    st_model *m = c->m;
+    int32_t dim;
+
+    if (e->status != ST_OK) return -1;
+    if (c->part->stack && c->part->stack != m->trunk && c->part->stack->part == 0) return MODEL_ROTARY_VIEW;
+    if (!m->position.plugin || !m->position_ops.tables) return -1;
+    for (int32_t i = 0; i < m->n_tables; i++)
+        if (m->tables[i].head_dim == head_dim) return i;
+    dim = m->position_ops.rotary_dim ? m->position_ops.rotary_dim(m->position.self, e, head_dim) : head_dim;
+    if (e->status != ST_OK) return -1;
+    if (dim < 2 || dim % 2 || dim > head_dim)
+        return model_env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "position %s rotates %d columns of a head of %d",
+                              m->position.plugin->name, dim, head_dim), -1;
+    m->tables = model_grow(m->arena, m->tables, m->n_tables, &m->cap_tables, sizeof *m->tables);
+    if (!m->tables) return model_env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
+    m->tables[m->n_tables].head_dim = head_dim;
+    m->tables[m->n_tables].dim = dim;
+    return m->n_tables++;
+}
+
+/* pool 1: one for all instances of the plugin in the same stack. */
+static int env_accum(st_env *e, const st_accum *a)
+{
+    env_state *c = state_of(e);
+    st_model *m = c->m;
+    model_accum *at;
+
+    if (e->status != ST_OK) return -1;
+    for (int32_t i = 0; a->pool && i < m->n_accums; i++) {
+        const model_accum *o = &m->accums[i];
+        if (o->decl.pool && o->stack == c->part->stack && o->part->proto == c->part->proto &&
+            !strcmp(o->name, a->name)) return i;
+    }
+    m->accums = model_grow(m->arena, m->accums, m->n_accums, &m->cap_accums, sizeof *m->accums);
+    if (!m->accums || a->n < 1) return model_env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__,
+                                                      "accumulator %s of %lld cells", a->name, (long long)a->n), -1;
+    at = &m->accums[m->n_accums];
+    at->part = c->part;
+    at->stack = c->part->stack;
+    at->decl = *a;
+    at->name = st_arena_strdup(m->arena, a->name);
+    return m->n_accums++;
+}
+
+static int env_metric(st_env *e, const st_metric *d)
+{
+    env_state *c = state_of(e);
+    st_model *m = c->m;
+    model_metric *at;
+    int alone = c->part->kind == ST_KIND_HEAD;
+
+    if (e->status != ST_OK) return -1;
+    m->metrics = model_grow(m->arena, m->metrics, m->n_metrics, &m->cap_metrics, sizeof *m->metrics);
+    if (!m->metrics) return model_env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
+    at = &m->metrics[m->n_metrics];
+    at->part = c->part;
+    at->decl = *d;
+    at->pooled = alone ? NULL : st_arena_strdup(m->arena, d->name);
+    at->shown = alone ? st_arena_strdup(m->arena, d->name) : st_arena_printf(m->arena, "%s.%s", c->part->path, d->name);
+    return m->n_metrics++;
+}
+
+/* ---- nested stacks ---- */
+
+static bool any_symbol(void *ctx, char symbol)
+{
+    return symbol > ' ' && symbol < 127;
+}
+static const char *no_list(void *ctx)
+{
+    return "";
+}
+
+static int add_nested(env_state *c, const st_stack_def *def, const char *path, const char *symbols)
+{
+    st_model *m = c->m;
+    model_stack *st = NULL;
+    int errors = c->diags->errors, rc = model_add_stack(m, c->part, def, path, symbols, &st, c->diags);
+
+    for (int32_t i = 0; rc == ST_OK && i < st->n; i++)
+        rc = model_configure_layer(m, st->layers[i], c->diags);
+    if (rc != ST_OK) {
+        c->reported = c->diags->errors > errors;
+        return model_env_fail(&c->env, rc, __FILE__, __LINE__, "the layers of %s were refused", path), -1;
+    }
+    for (int32_t i = 0; i < m->n_stacks; i++)
+        if (m->stacks[i] == st) return i;
+    return -1;
+}
+
+/* The text before '/' numbers in the pattern: part k is what follows the k-th '/'. */
+static int stack_of_part(env_state *c, const st_stack_def *given)
+{
+    st_model *m = c->m;
+    st_stack_def def = *given;
+
+    if (given->part > m->parts_of_pattern.depths)
+        return model_env_fail(&c->env, ST_E_CONFIG, __FILE__, __LINE__, "part %d: the pattern has %d after '/'",
+                              given->part, m->parts_of_pattern.depths), -1;
+    def.hidden = m->stack_keys.hidden;
+    def.rows = m->shape.tokens;
+    def.norm = m->stack_keys.norm + ST_NORM_RMS1P;
+    def.eps = m->stack_keys.norm_eps;
+    def.alone = 0;
+    def.max_spans = st_shape_segments(&m->shape);
+    return add_nested(c, &def, st_arena_printf(m->arena, "%s.%d.layers", c->part->path, given->part - 1),
+                      m->parts_of_pattern.depth[given->part - 1].symbols);
+}
+
+static int env_stack(st_env *e, const st_stack_def *def)
+{
+    env_state *c = state_of(e);
+    st_model *m = c->m;
+    st_symbols any = {NULL, any_symbol, no_list};
+    st_pattern p;
+    st_error err = {0};
+
+    if (e->status != ST_OK) return -1;
+    if (c->part->kind != ST_KIND_HEAD && c->part->kind != ST_KIND_ENCODER)
+        return model_env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "only heads and encoders have nested stacks"), -1;
+    if (def->part > 0) return stack_of_part(c, def);
+    if (st_pattern_parse(def->pattern, &any, 0, m->arena, &p, &err) != ST_OK || st_pattern_check(&p, &err) != ST_OK)
+        return model_env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: %s", def->pattern, err.message), -1;
+    if (p.depths) return model_env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: '/' has no meaning here",
+                                        def->pattern), -1;
+    if (def->hidden < 1 || def->rows < 1) return model_env_fail(e, ST_E_CONFIG, __FILE__, __LINE__,
+                                                                "%s: %lld rows of %lld columns", def->name,
+                                                                    (long long)def->rows, (long long)def->hidden), -1;
+    return add_nested(c, def, st_arena_printf(m->arena, "%s.%s", c->part->path, def->name), p.main.symbols);
+}
+
+/* ---- the environment of a part ---- */
+
+static const st_env_api *env_api(void)
+{
+    static const st_env_api api = {
+        .size = sizeof api, .declare = env_declare, .shared = env_shared, .tiles = env_tiles, .rotary = env_rotary,
+        .accum = env_accum, .metric = env_metric, .stack = env_stack, .fail = model_env_fail,
+    };
+    return &api;
+}
+
+static void layer_env(const model_part *p, st_env *e)
+{
+    const model_stack *st = p->stack;
+    e->hidden = st->hidden;
+    e->rows = e->tokens = e->tokens_time = st->rows;
+    e->norm_eps = st->eps;
+    e->layers = st->n;
+    e->layer = p->index;
+    e->depth = st->depth;
+    e->max_segments = st->max_segments;
+    for (int32_t i = 0; i < st->n; i++) {
+        if (st->symbols[i] != st->symbols[p->index]) continue;
+        if (i < p->index) e->ordinal++;
+        e->instances++;
+    }
+}
+
+static void fill_env(st_model *m, model_part *p, st_env *e)
+{
+    st_axis one = {1, 0};
+
+    memset(e, 0, sizeof *e);
+    e->size = sizeof *e;
+    e->api = env_api();
+    e->host = &m->base->host;
+    e->hidden = m->stack_keys.hidden;
+    e->vocab = m->stack_keys.vocab;
+    e->norm_eps = m->stack_keys.norm_eps;
+    e->layers = m->trunk ? m->trunk->n : 0;
+    e->layer = -1;
+    e->depths = m->parts_of_pattern.depths;
+    e->train = m->train;
+    e->dtype = m->dtype;
+    e->acc_dtype = m->acc_dtype;
+    e->axes = m->shape.axes;
+    e->max_segments = st_shape_segments(&m->shape);
+    e->rows = e->tokens = e->tokens_time = m->shape.tokens;
+    e->media_caps = p->kind == ST_KIND_ENCODER ? &m->shape.caps : NULL;
+    e->data = e->context = e->tensor = e->expert = e->media = one;
+    if (p->stack) layer_env(p, e);
+}
+
+int model_configure(st_model *m, model_part *p, int (*configure)(void *, st_env *), st_diags *d)
+{
+    st_error err = {0};
+    env_state c = {.m = m, .part = p, .error = &err, .diags = d};
+    unsigned char symbol = p->proto && p->kind == ST_KIND_LAYER ? (unsigned char)p->proto->symbol : 0;
+    int rc;
+
+    fill_env(m, p, &c.env);
+    if (symbol && m->refused[symbol]) return ST_E_CONFIG; /* the same words for every layer of this symbol */
+    rc = configure ? configure(p->self, &c.env) : ST_OK;
+    if (rc == ST_OK) rc = c.env.status;
+    if (rc == ST_OK) return ST_OK;
+    m->refused[symbol] = symbol != 0;
+    if (c.reported) return rc;
+    if (!err.code) st_fail(&err, rc, "plugin %s refused its settings without a word", p->proto
+                           ? p->proto->plugin->name : "host");
+    st_spec_fail_section(m->spec, d, p->section, err.hint[0] ? err.hint : NULL, "%s", err.message);
+    return rc;
+}
+
+/* The host's norm in front of a layer, then what the layer declares. */
+int model_configure_layer(st_model *m, model_part *p, st_diags *d)
+{
+    st_error e = {0};
+
+    if (model_declare_norms(m, p, &e) != ST_OK) return st_spec_fail_section(m->spec, d, p->section, NULL, "%s",
+                                                                            e.message);
+    return model_configure(m, p, p->layer.configure, d);
+}
+
+/* What an encoder derives from [batch] before it is configured. */
+int model_capacity(st_model *m, model_part *p, st_diags *d)
+{
+    st_error err = {0};
+    env_state c = {.m = m, .part = p, .error = &err, .diags = d};
+    int rc;
+
+    fill_env(m, p, &c.env);
+    rc = m->encoder_ops.capacity(p->self, &c.env, &m->shape.caps);
+    if (rc == ST_OK) rc = c.env.status;
+    if (rc == ST_OK) return ST_OK;
+    if (!err.code) st_fail(&err, rc, "plugin %s refused the capacities of [batch]", p->proto->plugin->name);
+    return st_spec_fail_section(m->spec, d, p->section, NULL, "%s", err.message);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model/keys.c - the keys of the spec that the model owns, as parameter tables. */
+#include "model/private.h"
+
+static const st_param run_params[] = {
+    ST_CHOICE(run_keys, precision, "f32", "f64|f32|bf16", ST_PF_FIXED,
+              "type of weights and activations; f64 is the reference"),
+    ST_STR(run_keys, backend, "auto", 0, "auto, or the name of a backend plugin"),
+    ST_INT(run_keys, threads, "0", 0, 4096, "threads", 0,
+           "threads of the CPU backend; 0 = one per core. Results do not depend on it"),
+    ST_BOOL(run_keys, poison, "no", ST_PF_EXPERT,
+            "fill step memory with NaN before each use, to find reads of what was not written"),
+};
+static const st_param stack_params[] = {
+    ST_STR(stack_keys, pattern, NULL, ST_PF_FIXED,
+           "one symbol per residual layer; '/' starts a multi-token-prediction depth"),
+    ST_INT(stack_keys, blocks, NULL, 0, 100000, "blocks", ST_PF_FIXED, "instead of pattern: mixer + mlp pairs"),
+    ST_INT(stack_keys, cadence, "4", 1, 100000, "blocks", ST_PF_FIXED,
+           "with blocks: every so many blocks the mixer is `full`"),
+    ST_STR(stack_keys, linear, "G", ST_PF_FIXED, "with blocks: symbol of the usual mixer"),
+    ST_STR(stack_keys, full, "*", ST_PF_FIXED, "with blocks: symbol of the mixer at the cadence"),
+    ST_STR(stack_keys, mlp, "-", ST_PF_FIXED, "with blocks: symbol of the per-token layer"),
+    ST_INT(stack_keys, mtp_depths, "0", 0, 8, "", ST_PF_FIXED,
+           "with blocks: multi-token-prediction depths, copies of the last block"),
+    ST_INT(stack_keys, hidden, NULL, 1, 1 << 20, "columns", ST_PF_REQUIRED | ST_PF_FIXED,
+           "width of the residual stream"),
+    ST_INT(stack_keys, vocab, NULL, 1, 1 << 28, "words", ST_PF_REQUIRED | ST_PF_FIXED, "rows of the embedding"),
+    ST_CHOICE(stack_keys, norm, "rms1p", "rms1p|rms|layer", ST_PF_FIXED, "norm in front of every layer and at the end"),
+    ST_FLOAT(stack_keys, norm_eps, "1e-6", 0, 1, "", ST_PF_FIXED, "added under the norm's root"),
+    ST_BOOL(stack_keys, tie_embeddings, "no", ST_PF_FIXED, "the output matrix is the embedding"),
+    ST_FLOAT(stack_keys, init_std, "0.02", 0, 100, "", 0,
+             "deviation of normal initialisation under rules hf and megatron_scaled"),
+};
+static const st_param batch_params[] = {
+    ST_INT(batch_keys, tokens, NULL, 1, 1 << 28, "tokens", ST_PF_REQUIRED, "capacity of one packed row"),
+    ST_INT(batch_keys, rows, "1", 1, 1 << 20, "rows", 0, "packed rows per optimizer step"),
+    ST_INT(batch_keys, sequences, "64", 1, 1 << 24, "", 0, "most sequences in one row"),
+    ST_INT(batch_keys, max_len, NULL, 1, 1 << 28, "tokens", 0, "longest sequence; default: tokens"),
+    ST_INT(batch_keys, images, "0", 0, 1 << 20, "images", 0, "most images in one row"),
+    ST_INT(batch_keys, patches, "0", 0, 1 << 28, "patches", 0, "most image patches in one row"),
+    ST_BOOL(batch_keys, patch_values, "no", ST_PF_EXPERT, "images may come as ready patch values (reference inputs)"),
+    ST_PARAM(batch_keys, logits, ST_P_SIZE, "32MiB", 4096, 1e15, "bytes", NULL, 0,
+             "memory for one chunk of logits in the loss"),
+};
+static const st_param recompute_params[] = {
+    ST_STR(recompute_keys, full, "none", 0, "none, all, or symbols: forward is run again in backward, nothing is kept"),
+    ST_STR(recompute_keys, drop, NULL, 0,
+           "SYMBOL.slot list: single tensors that are computed again, such as G.conv,G.states"),
+};
+static const st_param decay_params[] = {
+    ST_FLOAT(decay_keys, weight_decay, "0", 0, 100, "", 0,
+             "decoupled weight decay of tensors with two or more dimensions"),
+    ST_STR(decay_keys, decay, NULL, 0, "list of path patterns that decay whatever their shape"),
+    ST_STR(decay_keys, no_decay, NULL, 0, "list of path patterns that never decay"),
+};
+static const st_param init_params[] = {
+    ST_CHOICE(init_keys, rule, "hf", "hf|fan_in|megatron_scaled", 0,
+              "hf: N(0, std). fan_in: N(0, 1/fan in); looked-up tables N(0, 1). megatron_scaled: as hf, but projections "
+              "into the residual N(0, std/root of layers)"),
+    ST_FLOAT(init_keys, std, NULL, 0, 100, "", 0, "deviation; default: [stack] init_std"),
+};
+static const st_param part_params[] = {
+    ST_BOOL(part_keys, freeze, "no", 0, "not trained"),
+    ST_FLOAT(part_keys, lr_scale, "1", 0, 1e6, "", 0, "factor on the learning rate"),
+    ST_INT(part_keys, last_blocks, NULL, 0, 100000, "blocks", 0,
+           "train only the last so many blocks of the part's stack"),
+};
+
+static int bind(st_model *m, const char *section, const st_param *params, uint32_t n, void *keys, st_diags *d)
+{
+    st_table t = {params, n, sizeof *params, "the model"};
+    return st_spec_bind(m->spec, section, &t, keys, NULL, d);
+}
+#define BIND(section, table, keys) bind(m, section, table, ST_COUNT(table), keys, d)
+
+int model_bind_run(st_model *m, st_diags *d)
+{
+    return BIND("run", run_params, &m->run_keys);
+}
+
+/* All sections are looked at, so that all mistakes are told together. */
+int model_bind_keys(st_model *m, st_diags *d)
+{
+    int rc[6] = {BIND("stack", stack_params, &m->stack_keys), BIND("batch", batch_params, &m->batch_keys),
+                 BIND("recompute", recompute_params, &m->recompute), BIND("init", init_params, &m->init), ST_OK, ST_OK};
+
+    if (m->train) rc[4] = BIND("optimizer", decay_params, &m->decay);
+    for (int i = 0; i < 6; i++)
+        if (rc[i] != ST_OK) return rc[i];
+    return ST_OK;
+}
+
+int model_bind_part(st_model *m, const char *section, part_keys *k, st_diags *d)
+{
+    return BIND(section, part_params, k);
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model/private.h - what the files of this room share.
+ *
+ * A model is a list of parts. A part is one configured plugin instance (a layer of a stack, the position, the encoder, a head)
+ * or the host itself; it owns weights. Stacks hold layers. All device memory lies in a few blocks; while planning the blocks
+ * have fake addresses, so the same code measures and runs. */
+#ifndef ST_MODEL_PRIVATE_H
+#define ST_MODEL_PRIVATE_H
+#include "model/model.h"
+#include "parallel/groups.h"
+#include <strata/encoder.h>
+#include <strata/position.h>
+
+#define MODEL_ALIGN ((size_t)256)
+#define MODEL_SLOTS 32
+#define MODEL_CELLS 64            /* ST_S_* and 1/count of every depth */
+#define MODEL_ROTARY_VIEW 1000000 /* table id inside a nested stack with a view of its own */
+
+/* ---- keys of the spec (keys.c) ---- */
+typedef struct run_keys { int32_t precision; const char *backend; int64_t threads; int32_t poison; } run_keys;
+typedef struct stack_keys {
+    const char *pattern, *linear, *full, *mlp;
+    int64_t blocks, cadence, mtp_depths, hidden, vocab;
+    int32_t norm, tie_embeddings;
+    double norm_eps, init_std;
+} stack_keys;
+typedef struct batch_keys { int64_t tokens, rows, sequences, max_len, images, patches, logits; int32_t patch_values;
+                           } batch_keys;
+typedef struct recompute_keys { const char *full, *drop; } recompute_keys;
+typedef struct decay_keys { double weight_decay; const char *decay, *no_decay; } decay_keys;
+typedef struct init_keys { int32_t rule; double std; } init_keys;
+typedef struct part_keys { int32_t freeze; double lr_scale; int64_t last_blocks; } part_keys;
+enum { PRECISION_F64 = 0, PRECISION_F32, PRECISION_BF16 };
+enum { INIT_HF = 0, INIT_FAN_IN, INIT_MEGATRON_SCALED };
+int model_bind_run(st_model *, st_diags *);
+int model_bind_keys(st_model *, st_diags *);
+int model_bind_part(st_model *, const char *section, part_keys *, st_diags *);
+
+/* ---- parts, weights, stacks ---- */
+typedef struct model_stack model_stack;
+enum { NORM_NONE = 0, NORM_WEIGHT, NORM_BIAS };
+typedef struct model_part {
+    int32_t id, kind;              /* index in st_model.parts; ST_KIND_*, 0: the host                        */
+    const char *path;              /* "layers.3"; the host's is ""                                           */
+    const char *section;           /* for messages                                                           */
+    const char *trains_as;         /* what [part.NAME] calls its weights unless they say otherwise            */
+    const st_instance *proto;      /* plugin, manifest and kernels; NULL: the host                           */
+    void *self;
+    const st_slot *slots; int32_t n_slots;
+    const st_map *maps; int32_t n_maps;
+    /* layers */
+    st_layer_ops layer;
+    model_stack *stack;
+    int32_t index, block;
+    int32_t norm, norm_bias;       /* weights in front; norm_bias -1: none                                   */
+    uint32_t drop;                 /* bit per slot that is not kept                                          */
+    int32_t full;                  /* recompute the whole forward                                            */
+    int32_t trained;               /* some weight of it (norm included) is trained                           */
+    uint64_t seed;
+} model_part;
+
+typedef struct model_weight {
+    st_model_weight pub;           /* must be first: handed out */
+    const char *name, *raw;        /* "0.fc", and as declared "{n}.fc"                                       */
+    model_part *part;
+    int32_t norm, host;            /* NORM_*: the host's norm in front of a layer; 1: the host's own         */
+    int32_t index;                 /* of "{n}"                                                               */
+    int32_t table;
+    st_weight decl;                /* init, a, b, fill                                                       */
+    int32_t trains;                /* has a gradient in this run                                             */
+    int32_t group, used;           /* optimizer group, -1; used: some part reads it                          */
+    size_t at, grad_at;            /* bytes into the blocks                                                  */
+    size_t state_at[4];
+    int32_t per_micro, done;       /* contributions: planned per micro-batch; so far in this step            */
+    int32_t order;                 /* place of its first contribution in a backward pass; -1: none           */
+} model_weight;
+
+typedef struct frame { st_tensor slot[MODEL_SLOTS], r, rstd, mean; size_t keep_mark; } frame;
+typedef struct stack_call { frame *frames; st_tensor last, rstd, mean; size_t keep_end; st_wid norm; } stack_call;
+struct model_stack {
+    const char *path;              /* "layers", "encoder.blocks"                                             */
+    const char *prefix;            /* of its owner's names in files: "model.visual."                         */
+    model_part *owner, **layers; int32_t n;
+    char *symbols;
+    int64_t hidden, rows;
+    int32_t kind, alone, depth, part, max_segments;
+    double eps;
+    const st_map *maps; int32_t n_maps;
+    int32_t first;                 /* lowest layer whose backward is needed; n: none                         */
+    int32_t input;                 /* the gradient at its entry is needed                                    */
+    stack_call **calls; int32_t n_calls, cap_calls;
+};
+
+typedef struct model_table { int32_t head_dim, dim; size_t at; } model_table;             /* rotary */
+typedef struct model_accum { model_part *part; st_accum decl; const char *name; size_t at, total_at;
+                            model_stack *stack; } model_accum;
+typedef struct model_metric { model_part *part; st_metric decl; const char *shown, *pooled; size_t at; } model_metric;
+
+/* Weights with one update rule lie side by side in every block, so the optimizer sees one flat range per group. */
+typedef struct opt_group {
+    st_opt_class class_;
+    double decay, lr_scale;
+    int32_t dtype;
+    int64_t count;                 /* elements with padding                                                  */
+    size_t at, grad_at, state_at[4];
+    size_t hyper_at;
+    st_opt_unit unit;
+} opt_group;
+
+/* ---- memory (memory.c) ---- */
+typedef struct mem_block { char *base; size_t bytes; uint32_t kind; } mem_block;
+typedef struct bump { char *base; size_t used, high, cap; const char *name; } bump;
+
+typedef struct context {           /* who is running; saved on entry of a nested call                        */
+    model_part *part;
+    frame *frame;
+    const st_row *row;
+    const st_rotary *rotary;     /* of a nested stack's view */
+    const void *kernels;
+    size_t scratch;
+    uint64_t seed;
+    int32_t layer, depth, train, dry, muted;
+    uint32_t drop;
+} context;
+
+enum { PLAN_NO = 0, PLAN_COUNT, PLAN_PEAKS };
+typedef struct st_run {            /* the step that runs */
+    st_step s;                     /* must be first: callbacks get st_step * */
+    st_model *m;
+    context now;
+    int32_t planning;
+    const char *launch;            /* name of the launch in progress                                          */
+    size_t op_mark; int32_t op_open; /* workspace of the op in progress                                       */
+    int32_t lanes;                 /* side lanes entered since the last join                                 */
+    double began;
+    int32_t order;                 /* contributions seen in this backward pass                               */
+    st_tensor features, d_features;
+    int32_t loss_cell[9];          /* metric that holds the loss of a depth; -1: the host's own cell          */
+} st_run;
+
+typedef struct run_queue { st_queue q; st_run *run; } run_queue; /* q first: the backend's callbacks get it */
+
+/* ---- the model ---- */
+struct st_model {
+    st_base *base; st_spec *spec; st_registry *registry; st_arena *arena;
+    int32_t train;
+    run_keys run_keys; stack_keys stack_keys; batch_keys batch_keys; recompute_keys recompute; decay_keys decay;
+    init_keys init;
+    int32_t dtype, acc_dtype;
+
+    st_instance backend, comm, position, encoder, optimizer;
+    st_backend_ops be; st_ops ops; st_comm_ops comm_ops; st_position_ops position_ops; st_encoder_ops encoder_ops;
+    st_optimizer_ops optimizer_ops;
+    st_facts facts;
+    st_instance *heads; st_head_ops *head_ops; model_part **head_parts; int32_t n_heads;
+    st_instance *symbols[128];     /* bound layer plugins by symbol */
+    char refused[128];             /* configure of this symbol failed: worded once */
+
+    char *pattern; st_pattern parts_of_pattern;
+    st_row_shape shape;
+    model_part **parts; int32_t n_parts, cap_parts;
+    model_weight **weights; int32_t n_weights, cap_weights;
+    const st_model_weight **weight_list;
+    model_stack **stacks; int32_t n_stacks, cap_stacks;
+    model_table *tables; int32_t n_tables, cap_tables;
+    model_accum *accums; int32_t n_accums, cap_accums;
+    model_metric *metrics; int32_t n_metrics, cap_metrics;
+    opt_group *groups; int32_t n_groups, cap_groups;
+    const st_opt_unit **units;
+    st_model_layer *layer_list; int32_t n_layer_list;
+    frame encoder_frame;
+    model_part *host, *position_part, *encoder_part, *optimizer_part;
+    model_stack *trunk;
+    int32_t embed, lm_head, final_norm, final_norm_bias;
+    int32_t embed_input;           /* something below the trunk is trained */
+    int32_t encoder_trained;
+    st_state_tensor *states; int32_t n_states; struct state_place { int32_t weight, state; } *state_places;
+
+    mem_block weight_block, grad_block, state_block, row_block, cell_block, staging;
+    bump keep, scratch;
+    size_t peak_keep, peak_scratch;
+    /* offsets into cell_block */
+    size_t scalars_at, loss_at, metric_at, metric_bytes, accum_at, accum_bytes, total_at, muted_at, muted_bytes,
+        sumsq_at, fault_at, hyper_at;
+    size_t nll_at, best_at;        /* into row_block */
+    size_t row_bytes;              /* uploaded part of row_block */
+    size_t media_payload_at, media_meta_at;
+    size_t row_at[16], tile_at[8];
+    st_row row; st_media_batch batch;
+
+    st_run run;
+    run_queue queues[ST_LANES];
+    st_event *lane_event[ST_LANES];
+    st_device *device; char device_words[256];
+    st_groups *groups_open;
+    st_error error;
+    int32_t planned, allocated, opened;
+
+    double flops, gemm_flops; int32_t counting;
+    st_op_time *times; int32_t n_times, cap_times, profile;
+    st_probe_fn probe; void *probe_ctx; double *probe_values; int64_t probe_cap;
+    st_metric_value *metric_values; double *metric_cells, *sums; int32_t n_metric_values;
+    char nonfinite[256];           /* what the search for the first bad value found */
+    int32_t searching;
+};
+
+/* build.c, parts.c */
+void *model_grow(st_arena *, void *list, int32_t n, int32_t *cap, size_t size);
+model_part *model_add_part(st_model *, int32_t kind, const char *path, const char *section, const st_instance *,
+                           void *self);
+int model_add_stack(st_model *, model_part *owner, const st_stack_def *, const char *path, const char *symbols,
+                    model_stack **, st_diags *);
+st_instance *model_symbol(st_model *, char symbol, st_diags *);
+int model_check_pattern(st_model *, st_diags *);
+int model_bind_recompute(st_model *, st_diags *);
+int model_check_symbols(st_model *, st_diags *);
+int model_make_layers(st_model *);
+
+/* env.c */
+int model_configure(st_model *, model_part *, int (*configure)(void *, st_env *), st_diags *);
+int model_configure_layer(st_model *, model_part *, st_diags *);
+int model_capacity(st_model *, model_part *, st_diags *);
+int model_env_fail(st_env *, int code, const char *file, int line, const char *fmt, ...) ST_PRINTF(5, 6);
+
+/* weights.c */
+st_wid model_declare(st_model *, model_part *, const st_weight *, st_error *);
+int model_declare_norms(st_model *, model_part *, st_error *);
+int model_declare_host(st_model *, st_error *);
+st_tensor model_weight_tensor(const st_model *, const model_weight *);
+int model_read_tensor(st_model *, st_tensor, double *out, int64_t n, st_error *);
+int model_write_tensor(st_model *, st_tensor, const double *in, int64_t n, st_error *);
+st_tensor model_grad_tensor(const st_model *, const model_weight *);
+st_tensor model_shape_tensor(const model_weight *, void *data, int32_t dtype);
+int model_check_init(st_model *, st_diags *);
+int model_fill_constants(st_model *, st_error *);
+/* path patterns, separated by commas or blanks */
+bool model_listed(const char *list, const char *path, const char *name);
+
+/* optim.c */
+int model_assign_parts(st_model *, st_diags *);
+int model_classify(st_model *, st_diags *);
+int model_hyper(st_model *, const st_schedule *, st_error *);
+
+/* memory.c */
+int model_layout(st_model *);
+int model_alloc(st_model *, st_error *);
+void model_free(st_model *);
+void *bump_take(bump *, size_t bytes);
+int model_upload(st_model *, void *device, const void *host, size_t bytes, st_error *);
+int model_download(st_model *, void *host, const void *device, size_t bytes, st_error *);
+st_tensor model_memory(st_step *, int32_t slot, uint32_t flags, int32_t dtype, int64_t rows, int64_t cols);
+st_tensor model_keep(st_model *, int32_t dtype, int64_t rows, int64_t cols);
+st_tensor model_scratch(st_model *, int32_t dtype, int64_t rows, int64_t cols);
+int model_zero(st_model *, void *device, size_t bytes);
+static inline size_t model_round(size_t n) { return (n + MODEL_ALIGN - 1) / MODEL_ALIGN * MODEL_ALIGN; }
+
+/* step_api.c, linear.c */
+const st_step_api *model_step_api(void);
+void model_enter(st_model *, model_part *, frame *, context *saved);
+void model_leave(st_model *, const context *saved);
+int model_fail(st_model *, int code, const char *fmt, ...) ST_PRINTF(3, 4);
+int model_linear(st_step *, const st_linear_args *);
+int model_linear_bwd(st_step *, const st_linear_args *);
+st_tensor model_weight_of(st_step *, st_wid);
+st_tensor model_grad_of(st_step *, st_wid, float *beta);
+st_tensor model_cell(const st_model *, size_t at, int64_t n);
+void model_words(const st_model *, const model_part *, char *out, size_t n); /* "layer 3 (G, gated_delta_net)" */
+void model_queues(st_model *);
+void model_count(st_model *, double flops, double bytes);
+
+/* services.c */
+int model_embed(st_step *, int32_t depth, const st_tensor *out);
+int model_embed_bwd(st_step *, int32_t depth, const st_tensor *dout);
+int model_lm_loss(st_step *, int32_t depth, double weight, int32_t metric, const st_tensor *h, const st_tensor *dh);
+int model_tables(st_model *);
+int model_accum_total(st_model *, model_stack *);
+
+/* stack.c */
+int model_stack_forward(st_model *, model_stack *, const st_view *, const st_tensor *u, st_wid norm,
+                        const st_tensor *out);
+int model_stack_backward(st_model *, model_stack *, const st_view *, const st_tensor *dout, const st_tensor *du);
+int model_call_forward(st_model *, model_part *, frame *, const st_tensor *x, const st_tensor *y, int dry, int muted);
+int model_stack_api(st_step *, int32_t id, const st_view *, const st_tensor *u, st_wid norm, const st_tensor *out);
+int model_stack_bwd_api(st_step *, int32_t id, const st_view *, const st_tensor *dout, const st_tensor *du);
+
+/* rows.c */
+void model_row_layout(st_model *, size_t *at);
+void model_row_tensors(st_model *);
+int model_row_upload(st_model *, const st_packed_row *, st_error *);
+
+/* step.c, guard.c, plan.c */
+void model_start(st_model *);                      /* a public call begins: no error, no status */
+int model_end(st_model *, st_error *);             /* its status, with the error handed out */
+int model_begin_step(st_model *, int mode, int32_t micros);
+int model_micro(st_model *, int mode, int32_t micro);
+int model_finish_step(st_model *);                 /* totals, finish_step of layers, norm's sums, update */
+int model_sums(st_model *);
+int model_update(st_model *);
+void model_look_slots(st_model *, const model_part *, const frame *);
+void model_look(st_model *, const char *name, int32_t layer, const st_tensor *);
+int model_read_cells(st_model *, size_t at, int64_t n, double *out, st_error *);
+int model_write_cells(st_model *, size_t at, int64_t n, const double *in, st_error *);
+int model_norm(st_model *, double *norm, int32_t *finite, st_error *);
+int model_fault(st_model *, char out[256], st_error *); /* 1: a kernel raised one */
+int model_find_bad(st_model *, const st_packed_row *const *, int32_t micros, double loss, char out[256], st_error *);
+#endif

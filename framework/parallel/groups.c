@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parallel/groups.c - makes the groups of a mesh through a comm plugin. */
+#include "parallel/groups.h"
+#include <stdlib.h>
+
+struct st_groups {
+    const st_comm_ops *ops;
+    st_comm *world, *of[ST_G_COUNT];
+};
+
+st_mesh st_mesh_single(void)
+{
+    st_axis one = {1, 0};
+    st_mesh m = {one, one, one, one, one};
+    return m;
+}
+
+const char *st_group_name(uint32_t group)
+{
+    static const char *const names[ST_G_COUNT] = {"none", "data", "context", "tensor", "expert", "media", "tokens"};
+    return group < ST_G_COUNT ? names[group] : "unknown";
+}
+
+/* A single process needs no meeting point: it gathers from itself. */
+static int gather_alone(void *ctx, const void *send, void *recv, size_t bytes)
+{
+    const char *from = send;
+    char *to = recv;
+    for (size_t i = 0; i < bytes; i++) to[i] = from[i];
+    return ST_OK;
+}
+
+static int open_groups(st_groups *g, const st_host *host, void *self, const st_mesh *mesh, st_device *device,
+                       st_error *e)
+{
+    const int32_t size[ST_G_COUNT] = {0, mesh->data.size, mesh->context.size, mesh->tensor.size, mesh->expert.size,
+                                      mesh->media.size,
+                                      mesh->data.size * mesh->context.size};
+    st_bootstrap alone = {sizeof alone, 0, 1, 0, NULL, gather_alone};
+    int rc = g->ops->open(self, host, &alone, device, &g->world, e);
+
+    if (rc != ST_OK) return st_fail(e, rc, "the transport did not open");
+    for (uint32_t i = ST_G_DATA; i < ST_G_COUNT; i++) {
+        if (size[i] != 1)
+            return st_fail(e, ST_E_UNSUPPORTED, "group %s of %d ranks: this process runs alone", st_group_name(i),
+                           size[i]);
+        rc = g->ops->split(g->world, 0, 0, &g->of[i], e);
+        if (rc != ST_OK) return st_fail(e, rc, "group %s was not made", st_group_name(i));
+    }
+    return ST_OK;
+}
+
+int st_groups_open(const st_host *host, const st_comm_ops *ops, void *self, const st_mesh *mesh, st_device *device,
+                   st_groups **out, st_error *e)
+{
+    st_groups *g = calloc(1, sizeof *g);
+    int rc;
+
+    *out = NULL;
+    if (!g) return st_fail(e, ST_E_NOMEM, "no memory for groups");
+    g->ops = ops;
+    rc = open_groups(g, host, self, mesh, device, e);
+    if (rc != ST_OK) {
+        st_groups_close(g);
+        return rc;
+    }
+    *out = g;
+    return ST_OK;
+}
+
+void st_groups_close(st_groups *g)
+{
+    if (!g) return;
+    for (int i = 0; i < ST_G_COUNT; i++)
+        if (g->of[i] && g->of[i] != g->world) g->ops->close(g->of[i]);
+    if (g->world) g->ops->close(g->world);
+    free(g);
+}
+
+st_comm *st_groups_get(const st_groups *g, uint32_t group, st_error *e)
+{
+    if (g && group > ST_G_NONE && group < ST_G_COUNT && g->of[group]) return g->of[group];
+    st_fail(e, ST_E_COMM, "group %s does not exist in this run", st_group_name(group));
+    return NULL;
+}
+
+int st_groups_check(const st_groups *g, st_error *e)
+{
+    return g && g->world && g->ops->check ? g->ops->check(g->world, e) : ST_OK;
+}

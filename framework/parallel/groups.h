@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parallel/groups.h - the groups of ranks that a run is made of. A group is always passed in; one that was not made is an
+ * error, never a group of size 1. */
+#ifndef ST_GROUPS_H
+#define ST_GROUPS_H
+#include "base/base.h"
+#include <strata/comm.h>
+
+typedef struct st_groups st_groups;
+/* A mesh of ranks: how many divide the data, a row's tokens, a layer's width, the experts. Their product is the world. */
+typedef struct st_mesh { st_axis data, context, tensor, expert, media; } st_mesh;
+
+st_mesh st_mesh_single(void); /* one rank, member of every group */
+const char *st_group_name(uint32_t group); /* "tensor" */
+/* Opens the transport and makes every group of the mesh. ops, self: an instance of a comm plugin. */
+int st_groups_open(const st_host *, const st_comm_ops *, void *self, const st_mesh *, st_device *, st_groups **,
+                   st_error *);
+void st_groups_close(st_groups *);
+/* The communicator of a group; NULL and an error that names the group when it was not made. */
+st_comm *st_groups_get(const st_groups *, uint32_t group, st_error *);
+int st_groups_check(const st_groups *, st_error *); /* asynchronous errors of the transport */
+#endif
