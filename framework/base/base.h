@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <strata/plugin.h>
 
-/* ---- errors (error.c). An st_error that already holds a code keeps it: the first error wins. All return `code`. ---- */
+/* ---- errors (error.c). An st_error that already holds a code keeps it: the first error wins. All return `code`. */
 int st_fail(st_error *, int code, const char *fmt, ...) ST_PRINTF(3, 4);
 int st_fail_at(st_error *, int code, const char *file, int line, int column, const char *fmt, ...) ST_PRINTF(6, 7);
 int st_fail_errno(st_error *, const char *path, const char *doing); /* ST_E_IO: "path: cannot DOING: No such file..." */
@@ -17,9 +17,10 @@ void st_error_detail(st_error *, const char *fmt, ...) ST_PRINTF(2, 3);
 void st_error_context(st_error *, const char *fmt, ...) ST_PRINTF(2, 3); /* "context: " goes in front of the message */
 const char *st_code_name(int code); /* "config", "abi", ... */
 
-/* All mistakes found together, at most ST_DIAGS_MAX kept (the rest counted). `line_text` is shown with a caret. */
+/* All mistakes found together, at most ST_DIAGS_MAX kept (the rest counted). `line_text` is shown with a caret
+ * below its column `caret`. */
 #define ST_DIAGS_MAX 20
-typedef struct st_diag { st_error error; char line_text[256]; int32_t caret, warning; } st_diag; /* caret: column in line_text */
+typedef struct st_diag { st_error error; char line_text[256]; int32_t caret, warning; } st_diag;
 typedef struct st_diags { int32_t n, errors, warnings; st_diag item[ST_DIAGS_MAX]; } st_diags;
 int st_diags_add(st_diags *, const st_error *, const char *line_text, bool warning); /* -> the error's code */
 void st_diags_print(const st_diags *, FILE *); /* file:line:column: error: message, line, caret, detail, hint */
@@ -55,7 +56,7 @@ uint64_t st_hash64(const void *, size_t, uint64_t seed); /* FNV-1a then mixed; f
 
 /* ---- files (file.c) ---- */
 int st_file_read(const char *path, st_arena *, char **data, size_t *n, st_error *); /* regular files; NUL appended */
-int st_file_write_atomic(const char *path, const void *, size_t, st_error *);       /* temporary beside it, fsync, rename */
+int st_file_write_atomic(const char *path, const void *, size_t, st_error *); /* temporary beside it, fsync, rename */
 int st_make_dirs(const char *path, st_error *);
 char *st_path_join(st_arena *, const char *dir, const char *name); /* absolute name: as it is */
 char *st_path_dir(st_arena *, const char *path);
@@ -63,7 +64,8 @@ bool st_path_exists(const char *);
 
 /* ---- counter-based random numbers (rng.c): Philox 4x32-10, the same on every machine and cut ---- */
 void st_uniform(uint64_t seed, uint64_t stream, int64_t first, int64_t n, double *out); /* (0,1) */
-void st_normal(uint64_t seed, uint64_t stream, int64_t first, int64_t n, double *out);  /* Box-Muller of the above, elementwise by index */
+/* Box-Muller of the above, elementwise by index */
+void st_normal(uint64_t seed, uint64_t stream, int64_t first, int64_t n, double *out);
 uint64_t st_random_u64(uint64_t seed, uint64_t stream, int64_t index);
 void st_permutation(uint64_t seed, uint64_t stream, int64_t n, int64_t *out); /* Fisher-Yates */
 
@@ -79,7 +81,8 @@ void st_log_destroy(st_log *);
 typedef struct st_threads st_threads;
 st_threads *st_threads_create(int n); /* n 0: one per core of this process */
 int st_threads_count(const st_threads *);
-void st_threads_run(st_threads *, int64_t n, void (*fn)(void *, int64_t), void *arg); /* returns when all done; caller helps */
+/* returns when all done; the caller helps; from inside a piece of work the pieces are done by their caller alone */
+void st_threads_run(st_threads *, int64_t n, void (*fn)(void *, int64_t), void *arg);
 void st_threads_destroy(st_threads *);
 
 /* ---- everything a room needs from outside ---- */

@@ -2,7 +2,7 @@
 /* base/threads.c - a fixed pool. A run hands out indices one by one; the caller works too.
  *
  * The pool does one run at a time. A run asked for while another is going on (from inside a piece of work, or from
- * another thread) is done by its caller alone, so nesting cannot deadlock; results must not depend on who does a piece. */
+ * another thread) is done by its caller alone, so nesting cannot deadlock. Results must not depend on who does what. */
 #include "config.h"
 #include "base/base.h"
 #include <pthread.h>

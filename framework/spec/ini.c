@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* spec/ini.c - the one place that reads INI, for specs and manifests. The syntax is told in docs/spec-syntax.md.
  *
- * inih drives sections and pairs, behind a reader of ours. Its buffers are short: release 55 splits a line over 199 bytes
- * and reads the rest as a line of its own, cuts section names at 49 bytes, and takes an indented line for a continuation.
- * So the reader hands it short lines, one for each line of the file: a section becomes a number, a value a mark, comments
- * and refused lines become empty; names and values themselves are kept here, whole and with their places. */
+ * inih drives sections and pairs, behind a reader of ours. Its buffers are short: release 55 splits a line over 199
+ * bytes and reads the rest as a line of its own, cuts section names at 49 bytes, and takes an indented line for a
+ * continuation. So the reader hands it short lines, one for each line of the file: a section becomes a number, a value
+ * a mark, comments and refused lines become empty; names and values are kept here, whole and with their places. */
 #include "spec/ini.h"
 #include <ini.h>
 #include <string.h>
@@ -78,9 +78,10 @@ static bool bytes_are_text(reader *r, const char *line, size_t n)
         unsigned char c = (unsigned char)line[i];
         if (c >= ' ' && c != 0x7F) continue;
         if (c == '\t') continue;
-        if (c == 0) refuse(r, (int32_t)i + 1, "is this a text file?", "a NUL byte");
-        else if (c == '\r') refuse(r, (int32_t)i + 1, "end lines with a line feed", "a carriage return inside the line");
-        else refuse(r, (int32_t)i + 1, "write it in quotes as an escape, or remove it", "a control character (0x%02x)", c);
+        int32_t column = (int32_t)i + 1;
+        if (c == 0) refuse(r, column, "is this a text file?", "a NUL byte");
+        else if (c == '\r') refuse(r, column, "end lines with a line feed", "a carriage return inside the line");
+        else refuse(r, column, "remove it, or write it in quotes as an escape", "a control character (0x%02x)", c);
         return false;
     }
     if (st_utf8_valid(line, n, &bad)) return true;
@@ -276,7 +277,8 @@ static int finish(reader *r, int inih_says)
     return r->first_code != ST_OK ? r->first_code : r->stop;
 }
 
-int st_ini_parse(const char *name, const char *bytes, size_t n, st_arena *arena, st_ini_fn fn, void *user, st_diags *diags)
+int st_ini_parse(const char *name, const char *bytes, size_t n, st_arena *arena, st_ini_fn fn, void *user,
+                 st_diags *diags)
 {
     reader r = {.name = name, .arena = arena, .fn = fn, .user = user, .diags = diags, .section = ""};
     const char *foreign = foreign_encoding((const unsigned char *)bytes, n);

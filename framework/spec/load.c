@@ -30,7 +30,8 @@ static int note(reading *r, int code)
     return code == ST_E_NOMEM ? code : ST_OK; /* go on to the next line unless memory is gone */
 }
 
-static int refuse(reading *r, const st_ini_item *at, int32_t column, const char *hint, const char *fmt, ...) ST_PRINTF(5, 6);
+static int refuse(reading *r, const st_ini_item *at, int32_t column, const char *hint, const char *fmt, ...)
+    ST_PRINTF(5, 6);
 static int refuse(reading *r, const st_ini_item *at, int32_t column, const char *hint, const char *fmt, ...)
 {
     st_error e = {0};
@@ -56,8 +57,8 @@ static int take_header(reading *r, const st_ini_item *at)
     st_section *x = st_spec_section(r->spec, at->section, true);
     if (!x || st_spec_mark_present(r->spec, x) != ST_OK) return no_memory(r);
     if (x->unit == r->unit)
-        return refuse(r, at, at->column, "keep all its keys under one header", "section [%s] again; it began at line %d",
-                      at->section, x->line);
+        return refuse(r, at, at->column, "keep all its keys under one header",
+                      "section [%s] again; it began at line %d", at->section, x->line);
     x->unit = r->unit;
     x->file = r->name;
     x->line_text = at->line_text;
@@ -84,11 +85,17 @@ static int take_item(void *user, const st_ini_item *at)
     if (!at->section[0]) return take_outside(r, at);
     const st_entry *old = st_spec_find(r->spec, at->section, at->key);
     if (old && old->unit == r->unit)
-        return refuse(r, at, at->key_column, "remove one of the two", "key \"%s\" of [%s] again; it is set at line %d already",
-                      at->key, at->section, old->v.line);
+        return refuse(r, at, at->key_column, "remove one of the two",
+                      "key \"%s\" of [%s] again; it is set at line %d already", at->key, at->section, old->v.line);
     st_entry e = {.dir = r->dir, .unit = r->unit, .key_column = at->key_column};
-    e.v = (st_value){.section = at->section, .key = at->key, .text = at->text, .file = r->name, .line_text = at->line_text,
-                     .line = at->line, .column = at->column, .origin = ST_FROM_FILE};
+    e.v.section = at->section;
+    e.v.key = at->key;
+    e.v.text = at->text;
+    e.v.file = r->name;
+    e.v.line_text = at->line_text;
+    e.v.line = at->line;
+    e.v.column = at->column;
+    e.v.origin = ST_FROM_FILE;
     return st_spec_store(r->spec, &e) == ST_OK ? ST_OK : no_memory(r);
 }
 
@@ -175,7 +182,8 @@ static int apply_set(st_spec *s, const char *set, st_diags *diags)
     if (!equals) return refuse_set(diags, set, strlen(set), hint, "no '=' in the override");
     while (dot > set && dot[-1] != '.') dot--; /* behind the last dot in front of '=' */
     if (dot == set) return refuse_set(diags, set, 0, hint, "no section in the override");
-    if (!is_name(set, (size_t)(dot - 1 - set))) return refuse_set(diags, set, 0, hint, "not a section name in the override");
+    if (!is_name(set, (size_t)(dot - 1 - set)))
+        return refuse_set(diags, set, 0, hint, "not a section name in the override");
     while (end > dot && (end[-1] == ' ' || end[-1] == '\t')) end--;
     if (!is_name(dot, (size_t)(end - dot)))
         return refuse_set(diags, set, (size_t)(dot - set), hint, "not a key in the override");
@@ -185,11 +193,14 @@ static int apply_set(st_spec *s, const char *set, st_diags *diags)
     if (!is_value(value, n, &bad))
         return refuse_set(diags, set, (size_t)(value - set) + bad, "use UTF-8 without control characters",
                           "a byte in the override that is no text");
-    st_entry e = {.dir = ".", .key_column = (int32_t)(dot - set) + 1}; /* written on the command line: paths start where the user stands */
-    e.v = (st_value){.section = st_arena_strndup(s->arena, set, (size_t)(dot - 1 - set)),
-                     .key = st_arena_strndup(s->arena, dot, (size_t)(end - dot)),
-                     .text = st_arena_strndup(s->arena, value, n), .file = "--set",
-                     .line_text = st_arena_strdup(s->arena, set), .column = (int32_t)(value - set) + 1, .origin = ST_FROM_SET};
+    st_entry e = {.dir = ".", .key_column = (int32_t)(dot - set) + 1}; /* paths start where the user stands */
+    e.v.section = st_arena_strndup(s->arena, set, (size_t)(dot - 1 - set));
+    e.v.key = st_arena_strndup(s->arena, dot, (size_t)(end - dot));
+    e.v.text = st_arena_strndup(s->arena, value, n);
+    e.v.line_text = st_arena_strdup(s->arena, set);
+    e.v.file = "--set";
+    e.v.column = (int32_t)(value - set) + 1;
+    e.v.origin = ST_FROM_SET;
     if (e.v.section && e.v.key && e.v.text && e.v.line_text && st_spec_store(s, &e) == ST_OK) return ST_OK;
     return refuse_set(diags, set, 0, "", "no memory for the override");
 }

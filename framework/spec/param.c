@@ -87,7 +87,8 @@ static bool set_enum(const st_param *p, const char *text, int32_t *out, char why
     const char *name[64];
     int n = 0;
     snprintf(copy, sizeof copy, "%s", p->choices);
-    for (char *c = strtok_r(copy, "|", &save); c && n < (int)ST_COUNT(name); c = strtok_r(NULL, "|", &save)) name[n++] = c;
+    for (char *c = strtok_r(copy, "|", &save); c && n < (int)ST_COUNT(name); c = strtok_r(NULL, "|", &save))
+        name[n++] = c;
     for (int i = 0; i < n; i++)
         if (!strcmp(text, name[i])) {
             *out = i;

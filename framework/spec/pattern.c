@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec/pattern.c - the pattern string: one symbol, one layer. Parsing, the check of what can train, and the block sugar. */
+/* spec/pattern.c - the pattern string: one symbol, one layer. Parsing, the check of what can train, the block sugar. */
 #include "spec/spec.h"
 #include <string.h>
 
@@ -32,6 +32,17 @@ static int no_memory(parser *s)
 
 /* ---- messages ---- */
 
+static int refuse(parser *s, const char *at, const char *fmt, ...) ST_PRINTF(3, 4);
+static int refuse(parser *s, const char *at, const char *fmt, ...)
+{
+    char text[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return st_fail_at(s->error, ST_E_CONFIG, NULL, 0, column_of(s, at), "%s", text);
+}
+
 /* One character as the user sees it: whole UTF-8 characters, names for what is invisible. */
 static void name_character(const char *p, char *to, size_t size)
 {
@@ -47,8 +58,7 @@ static int refuse_symbol(parser *s)
 {
     char name[32];
     name_character(s->p, name, sizeof name);
-    int rc = st_fail_at(s->error, ST_E_CONFIG, NULL, 0, column_of(s, s->p), "%s at place %d of the pattern is not a layer", name,
-                        column_of(s, s->p));
+    int rc = refuse(s, s->p, "%s at place %d of the pattern is not a layer", name, column_of(s, s->p));
     if (*s->p == '|' && s->depth_index) st_error_hint(s->error, "'|' cuts the main part only, not an mtp depth");
     else if (s->known->list && s->known->list(s->known->ctx))
         st_error_hint(s->error, "layers are: %s", s->known->list(s->known->ctx));
@@ -60,8 +70,7 @@ static int refuse_symbol(parser *s)
 static int reserve(parser *s, int64_t more)
 {
     st_pattern_part *part = s->part;
-    if (part->n + more > SYMBOLS_MAX)
-        return st_fail_at(s->error, ST_E_CONFIG, NULL, 0, column_of(s, s->p), "the pattern is longer than %d layers", SYMBOLS_MAX);
+    if (part->n + more > SYMBOLS_MAX) return refuse(s, s->p, "the pattern is longer than %d layers", SYMBOLS_MAX);
     if (part->n + more <= s->cap) return ST_OK;
     int32_t cap = s->cap ? s->cap : 64;
     while (cap < part->n + more) cap *= 2;
@@ -91,8 +100,7 @@ static int add_symbol(parser *s)
 static int add_segment(parser *s)
 {
     st_pattern *o = s->out;
-    if (o->segments == SEGMENTS_MAX)
-        return st_fail_at(s->error, ST_E_CONFIG, NULL, 0, column_of(s, s->p), "more than %d pipeline segments", SEGMENTS_MAX);
+    if (o->segments == SEGMENTS_MAX) return refuse(s, s->p, "more than %d pipeline segments", SEGMENTS_MAX);
     if (!o->pipe_column) o->pipe_column = column_of(s, s->p);
     o->segment_start[o->segments++] = s->part->n;
     s->p++;
@@ -107,15 +115,13 @@ static int read_count(parser *s, const char *open, int64_t *count)
     const char *at = s->p;
     if (*s->p == 'x') s->p++;
     if (at == s->p || *s->p < '0' || *s->p > '9') {
-        int rc = st_fail_at(s->error, ST_E_CONFIG, NULL, 0, column_of(s, at), "no repeat count behind ')' of the pattern");
+        int rc = refuse(s, at, "no repeat count behind ')' of the pattern");
         st_error_hint(s->error, "write (G-G-G-*-)x6; the parenthesis opened at place %d", column_of(s, open));
         return rc;
     }
     for (; *s->p >= '0' && *s->p <= '9'; s->p++)
         if (n <= SYMBOLS_MAX) n = n * 10 + (*s->p - '0');
-    if (n < 1 || n > SYMBOLS_MAX)
-        return st_fail_at(s->error, ST_E_CONFIG, NULL, 0, column_of(s, at) + 1, "a repeat count must lie between 1 and %d",
-                          SYMBOLS_MAX);
+    if (n < 1 || n > SYMBOLS_MAX) return refuse(s, at + 1, "a repeat count must lie between 1 and %d", SYMBOLS_MAX);
     *count = n;
     return ST_OK;
 }
@@ -129,20 +135,16 @@ static int read_group(parser *s, int nesting)
     const char *open = s->p++;
     int32_t first = s->part->n, first_segment = o->segments;
     int64_t count = 0;
-    if (nesting == NESTING_MAX)
-        return st_fail_at(s->error, ST_E_CONFIG, NULL, 0, column_of(s, open), "parentheses nested more than %d deep", NESTING_MAX);
+    if (nesting == NESTING_MAX) return refuse(s, open, "parentheses nested more than %d deep", NESTING_MAX);
     ST_TRY(read_run(s, nesting + 1));
-    if (*s->p != ')')
-        return st_fail_at(s->error, ST_E_CONFIG, NULL, 0, column_of(s, open), "'(' at place %d of the pattern is never closed",
-                          column_of(s, open));
+    if (*s->p != ')') return refuse(s, open, "'(' at place %d of the pattern is never closed", column_of(s, open));
     s->p++;
     int32_t n = s->part->n - first, borders = o->segments - first_segment;
-    if (n == 0 && borders == 0)
-        return st_fail_at(s->error, ST_E_CONFIG, NULL, 0, column_of(s, open), "nothing between '(' and ')' of the pattern");
+    if (n == 0 && borders == 0) return refuse(s, open, "nothing between '(' and ')' of the pattern");
     ST_TRY(read_count(s, open, &count));
     ST_TRY(reserve(s, n * (count - 1)));
     if (borders * (count - 1) > SEGMENTS_MAX - o->segments)
-        return st_fail_at(s->error, ST_E_CONFIG, NULL, 0, column_of(s, open), "more than %d pipeline segments", SEGMENTS_MAX);
+        return refuse(s, open, "more than %d pipeline segments", SEGMENTS_MAX);
     for (int64_t k = 1; k < count; k++) {
         for (int32_t i = 0; i < borders; i++)
             o->segment_start[o->segments++] = o->segment_start[first_segment + i] + (int32_t)(n * k);
@@ -162,8 +164,7 @@ static int read_run(parser *s, int nesting)
         else if (s->strict) ST_TRY(add_symbol(s));
         else if (*s->p == ')' && nesting > 0) return ST_OK;
         else if (*s->p == ')')
-            return st_fail_at(s->error, ST_E_CONFIG, NULL, 0, column_of(s, s->p), "')' at place %d of the pattern closes nothing",
-                              column_of(s, s->p));
+            return refuse(s, s->p, "')' at place %d of the pattern closes nothing", column_of(s, s->p));
         else if (*s->p == '(') ST_TRY(read_group(s, nesting));
         else ST_TRY(add_symbol(s));
     }
@@ -172,15 +173,16 @@ static int read_run(parser *s, int nesting)
 
 /* ---- Megatron's two extra rules ---- */
 
-/* One attention kind per part: '*' is plain, 'D' and '+' need the latent kind, and a run of Megatron has one switch for it. */
+/* One attention kind per part: '*' is plain, 'D' and '+' need the latent kind; a run of Megatron has one switch for
+ * it. */
 static int check_mixing(parser *s)
 {
     const st_pattern_part *part = s->part;
     if (!s->strict || !memchr(part->n ? part->symbols : "", '*', (size_t)part->n)) return ST_OK;
     for (int32_t i = 0; i < part->n; i++)
         if (part->symbols[i] == 'D' || part->symbols[i] == '+')
-            return st_fail_at(s->error, ST_E_CONFIG, NULL, 0, part->column[i], "'%c' at place %d cannot stand beside '*'",
-                              part->symbols[i], part->column[i]);
+            return st_fail_at(s->error, ST_E_CONFIG, NULL, 0, part->column[i],
+                              "'%c' at place %d cannot stand beside '*'", part->symbols[i], part->column[i]);
     return ST_OK;
 }
 
@@ -192,8 +194,7 @@ static int check_equal(parser *s, const char *depths)
     for (int k = 2; *next == '/'; k++) {
         const char *other = next + 1;
         size_t m = strcspn(other, "/");
-        if (m != n || memcmp(depths, other, n) != 0)
-            return st_fail_at(s->error, ST_E_CONFIG, NULL, 0, column_of(s, other), "mtp depth %d is not equal to depth 1", k);
+        if (m != n || memcmp(depths, other, n) != 0) return refuse(s, other, "mtp depth %d is not equal to depth 1", k);
         next = other + m;
     }
     return ST_OK;
@@ -217,7 +218,7 @@ static int read_depths(parser *s)
     st_pattern *o = s->out;
     int32_t n = 0;
     for (const char *c = s->p; *c; c++) n += *c == '/';
-    if (n > DEPTHS_MAX) return st_fail_at(s->error, ST_E_CONFIG, NULL, 0, column_of(s, s->p), "more than %d mtp depths", DEPTHS_MAX);
+    if (n > DEPTHS_MAX) return refuse(s, s->p, "more than %d mtp depths", DEPTHS_MAX);
     if (n == 0) return ST_OK;
     if (s->strict) ST_TRY(check_equal(s, s->p + 1));
     o->depth = ST_NEW_N(s->arena, st_pattern_part, n);
@@ -227,13 +228,15 @@ static int read_depths(parser *s)
         ST_TRY(read_part(s, &o->depth[o->depths], o->depths + 1));
         o->depths++;
         if (*s->p && *s->p != '/')
-            return st_fail_at(s->error, ST_E_INTERNAL, NULL, 0, column_of(s, s->p), "the pattern was not read to its end");
+            return st_fail_at(s->error, ST_E_INTERNAL, NULL, 0, column_of(s, s->p),
+                              "the pattern was not read to its end");
     }
     if (s->strict && o->depth[0].n == 0) o->depths = 0; /* all empty: no mtp */
     return ST_OK;
 }
 
-int st_pattern_parse(const char *text, const st_symbols *known, int strict, st_arena *arena, st_pattern *out, st_error *error)
+int st_pattern_parse(const char *text, const st_symbols *known, int strict, st_arena *arena, st_pattern *out,
+                     st_error *error)
 {
     parser s = {.text = text, .p = text, .known = known, .strict = strict, .arena = arena, .out = out, .error = error};
     memset(out, 0, sizeof *out);
@@ -247,13 +250,15 @@ int st_pattern_parse(const char *text, const st_symbols *known, int strict, st_a
 int st_pattern_check(const st_pattern *p, st_error *error)
 {
     if (p->pipe_column) {
-        int rc = st_fail_at(error, ST_E_CONFIG, NULL, 0, p->pipe_column, "'|' cuts the stack for a pipeline, which is not offered");
+        int rc = st_fail_at(error, ST_E_CONFIG, NULL, 0, p->pipe_column,
+                            "'|' cuts the stack for a pipeline, which is not offered");
         st_error_hint(error, "remove '|'");
         return rc;
     }
     if (p->main.n == 0) {
-        int rc = st_fail_at(error, ST_E_CONFIG, NULL, 0, 1, p->depths ? "the pattern has mtp depths but no layers in front of them"
-                                                                       : "the pattern has no layers");
+        int rc = st_fail_at(error, ST_E_CONFIG, NULL, 0, 1,
+                            p->depths ? "the pattern has mtp depths but no layers in front of them"
+                                      : "the pattern has no layers");
         st_error_hint(error, "one symbol is one layer, as in G-G-G-*-");
         return rc;
     }
@@ -266,14 +271,16 @@ int st_pattern_check(const st_pattern *p, st_error *error)
     return ST_OK;
 }
 
-int st_pattern_expand(int64_t blocks, int64_t cadence, char linear, char full, char mlp, int64_t mtp_depths, st_arena *arena,
-                      char **out, st_error *error)
+int st_pattern_expand(int64_t blocks, int64_t cadence, char linear, char full, char mlp, int64_t mtp_depths,
+                      st_arena *arena, char **out, st_error *error)
 {
     if (blocks < 0 || blocks > SYMBOLS_MAX / 2)
-        return st_fail(error, ST_E_CONFIG, "blocks = %lld: must lie between 0 and %d", (long long)blocks, SYMBOLS_MAX / 2);
+        return st_fail(error, ST_E_CONFIG, "blocks = %lld: must lie between 0 and %d", (long long)blocks,
+                       SYMBOLS_MAX / 2);
     if (cadence < 1) return st_fail(error, ST_E_CONFIG, "cadence = %lld: must be at least 1", (long long)cadence);
     if (mtp_depths < 0 || mtp_depths > DEPTHS_MAX)
-        return st_fail(error, ST_E_CONFIG, "mtp_depths = %lld: must lie between 0 and %d", (long long)mtp_depths, DEPTHS_MAX);
+        return st_fail(error, ST_E_CONFIG, "mtp_depths = %lld: must lie between 0 and %d", (long long)mtp_depths,
+                       DEPTHS_MAX);
     if (blocks == 0 && mtp_depths > 0)
         return st_fail(error, ST_E_CONFIG, "mtp_depths = %lld, but there is no block to copy", (long long)mtp_depths);
     char *p = *out = st_arena_alloc(arena, (size_t)(2 * blocks + 3 * mtp_depths + 1));

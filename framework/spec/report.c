@@ -3,7 +3,8 @@
 #include "spec/store.h"
 #include <string.h>
 
-static int add(const st_spec *s, st_diags *diags, const st_value *v, int code, int column, const char *hint, const char *text)
+static int add(const st_spec *s, st_diags *diags, const st_value *v, int code, int column, const char *hint,
+               const char *text)
 {
     st_error e = {0};
     st_fail_at(&e, code, v ? v->file : s->path, v ? v->line : 0, column, "%s", text);

@@ -121,8 +121,11 @@ static void too_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_error_wins), cmocka_unit_test(long_and_multi_line_texts), cmocka_unit_test(mistakes_with_carets),
-        cmocka_unit_test(long_lines), cmocka_unit_test(too_many),
+        cmocka_unit_test(first_error_wins),
+        cmocka_unit_test(long_and_multi_line_texts),
+        cmocka_unit_test(mistakes_with_carets),
+        cmocka_unit_test(long_lines),
+        cmocka_unit_test(too_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

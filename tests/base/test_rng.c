@@ -92,7 +92,10 @@ static void permutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_answers), cmocka_unit_test(uniforms), cmocka_unit_test(normals), cmocka_unit_test(permutations),
+        cmocka_unit_test(known_answers),
+        cmocka_unit_test(uniforms),
+        cmocka_unit_test(normals),
+        cmocka_unit_test(permutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,8 +37,28 @@ static void whole_numbers(void **state)
     check_int("9223372036854775807", true, INT64_MAX);
     check_int("-9223372036854775808", true, INT64_MIN);
     check_int("8589934591G", true, INT64_C(8589934591) << 30);
-    const char *bad[] = {"", " ", "-", "+", "k", "x", "1e3", "3.7", "3.", "1_000", "0x10", "12 3", "12a", "4kk", "4m", "--1",
-                         "9223372036854775808", "-9223372036854775809", "99999999999999999999", "8589934592G", "1 k k", "１"};
+    const char *bad[] = {"",
+                         " ",
+                         "-",
+                         "+",
+                         "k",
+                         "x",
+                         "1e3",
+                         "3.7",
+                         "3.",
+                         "1_000",
+                         "0x10",
+                         "12 3",
+                         "12a",
+                         "4kk",
+                         "4m",
+                         "--1",
+                         "9223372036854775808",
+                         "-9223372036854775809",
+                         "99999999999999999999",
+                         "8589934592G",
+                         "1 k k",
+                         "１"};
     for (size_t i = 0; i < ST_COUNT(bad); i++) check_int(bad[i], false, 0);
 }
 
@@ -63,8 +83,9 @@ static void floats_under(const char *locale_name)
     check_float("0e-999", true, 0);
     check_float("4.9e-324", true, 4.9e-324);
     check_float("1.7976931348623157e308", true, DBL_MAX);
-    const char *bad[] = {"", " ", ".", "-", "e5", "1e", "1e+", "0x1p3", "inf", "-inf", "Infinity", "nan", "NaN", "NAN(1)", "1e999",
-                         "-1e999", "1e-999", "1.5x", "1.5 2", "1,5", "1.2.3", "1e5.0", "1f", "--1"};
+    const char *bad[] = {"",       " ",    ".",        "-",   "e5",    "1e",     "1e+",   "0x1p3",
+                         "inf",    "-inf", "Infinity", "nan", "NaN",   "NAN(1)", "1e999", "-1e999",
+                         "1e-999", "1.5x", "1.5 2",    "1,5", "1.2.3", "1e5.0",  "1f",    "--1"};
     for (size_t i = 0; i < ST_COUNT(bad); i++) check_float(bad[i], false, 0);
     char text[32];
     st_format_float(0.1, text);
@@ -92,7 +113,8 @@ static void sizes(void **state)
         {"1000", 1000}, {"0", 0}, {"512MiB", 536870912}, {"2GiB", INT64_C(2147483648)}, {"1 KiB", 1024}, {"3B", 3},
         {"8388607TiB", INT64_C(8388607) << 40},
     };
-    static const char *const bad[] = {"", "-1", "MiB", "12MB", "12mib", "1.5GiB", "8388608TiB", "99999999999999999999", "1 KiB x"};
+    static const char *const bad[] = {
+        "", "-1", "MiB", "12MB", "12mib", "1.5GiB", "8388608TiB", "99999999999999999999", "1 KiB x"};
     int64_t v;
     const char *why;
     for (size_t i = 0; i < ST_COUNT(good); i++) {

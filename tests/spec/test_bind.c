@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/spec/test_bind.c - parameter tables: every type, ranges, choices, inheritance, former names, and their messages. */
+/* tests/spec/test_bind.c - parameter tables: types, ranges, choices, inheritance, former names, messages. */
 #include "spec_test.h"
 #include <math.h>
 
@@ -80,8 +80,10 @@ static void defaults(void **state)
     assert_int_equal(l.sizes.n, 0);
     assert_true(l.mean.n == 3 && l.mean.v[1] == 0.5);
     static const char *const text[][2] = {
-        {"bias", "no"}, {"kind", "causal"}, {"other_kind", ""}, {"heads", "8"}, {"window", ""}, {"memory", "512MiB"}, {"limit", "4096"},
-        {"eps", "1e-06"}, {"rate", ""}, {"name", "plain"}, {"note", ""}, {"section", "11,11,10"}, {"sizes", ""}, {"mean", "0.5,0.5,0.5"},
+        {"bias", "no"}, {"kind", "causal"},      {"other_kind", ""}, {"heads", "8"},
+        {"window", ""}, {"memory", "512MiB"},    {"limit", "4096"},  {"eps", "1e-06"},
+        {"rate", ""},   {"name", "plain"},       {"note", ""},       {"section", "11,11,10"},
+        {"sizes", ""},  {"mean", "0.5,0.5,0.5"},
     };
     for (size_t i = 0; i < ST_COUNT(text); i++) expect_text(&l, text[i][0], text[i][1]);
     assert_int_equal(st_spec_check_unused(s, &d), ST_OK);
@@ -93,15 +95,20 @@ static void all_types(void **state)
     layer l;
     st_spec *s;
     st_diags d;
-    assert_int_equal(bind_text("[layer.*]\nbias = on\nkind = window\nother_kind = b\nheads = 1k\nwindow = -3\nmemory = 2GiB\nlimit = 2M\n"
-                               "eps = 0.25\nrate = -1.5\nname =\nnote = \"a ; b\"\nfile = x/y\ndata = /abs\nsection = 1, 2 ,3k\n"
-                               "sizes = -1\nmean = 0.1\n", &layers, &l, &s, &d), ST_E_CONFIG);
+    assert_int_equal(
+        bind_text(
+            "[layer.*]\nbias = on\nkind = window\nother_kind = b\nheads = 1k\nwindow = -3\nmemory = 2GiB\nlimit = 2M\n"
+            "eps = 0.25\nrate = -1.5\nname =\nnote = \"a ; b\"\nfile = x/y\ndata = /abs\nsection = 1, 2 ,3k\n"
+            "sizes = -1\nmean = 0.1\n",
+            &layers, &l, &s, &d),
+        ST_E_CONFIG);
     assert_int_equal(d.errors, 1); /* 3k is outside the range of section */
-    assert_string_equal(d.item[0].error.message, "[layer.*] section = 1, 2 ,3k: entry 3 (\"3k\"): must lie between 0 and 64");
+    assert_string_equal(d.item[0].error.message,
+                        "[layer.*] section = 1, 2 ,3k: entry 3 (\"3k\"): must lie between 0 and 64");
     static const char *const text[][2] = {
-        {"bias", "yes"}, {"kind", "window"}, {"other_kind", "b"}, {"heads", "1024"}, {"window", "-3"}, {"memory", "2GiB"},
-        {"limit", "2097152"}, {"eps", "0.25"}, {"rate", "-1.5"}, {"name", ""}, {"note", "a ; b"}, {"file", "dir/x/y"}, {"data", "/abs"},
-        {"sizes", "-1"}, {"mean", "0.1"},
+        {"bias", "yes"},    {"kind", "window"},   {"other_kind", "b"}, {"heads", "1024"}, {"window", "-3"},
+        {"memory", "2GiB"}, {"limit", "2097152"}, {"eps", "0.25"},     {"rate", "-1.5"},  {"name", ""},
+        {"note", "a ; b"},  {"file", "dir/x/y"},  {"data", "/abs"},    {"sizes", "-1"},   {"mean", "0.1"},
     };
     for (size_t i = 0; i < ST_COUNT(text); i++) expect_text(&l, text[i][0], text[i][1]);
     st_buf b = {0};
@@ -138,18 +145,24 @@ static void wrong_values(void **state)
     refuse("heads =", 8, "[layer.*] heads = : empty, a whole number is needed", "heads: query heads");
     refuse("limit = 0", 9, "[layer.*] limit = 0: must be at least 1", "");
     refuse("window = 99999999999999999999", 10, "[layer.*] window = 99999999999999999999: does not fit in 64 bits", "");
-    refuse("eps = 1e-4x", 7, "[layer.*] eps = 1e-4x: trailing characters after the number", "eps: added to the variance");
+    refuse("eps = 1e-4x", 7, "[layer.*] eps = 1e-4x: trailing characters after the number",
+           "eps: added to the variance");
     refuse("eps = nan", 7, "[layer.*] eps = nan: not a finite number", "eps: added to the variance");
     refuse("eps = 2", 7, "[layer.*] eps = 2: must lie between 1e-12 and 1", "eps: added to the variance");
     refuse("rate = 1e999", 8, "[layer.*] rate = 1e999: too large for a double", "");
-    refuse("bias = maybe", 8, "[layer.*] bias = maybe: not a switch", "write yes or no (true, false, on, off, 1, 0 do as well)");
-    refuse("kind = casual", 8, "[layer.*] kind = casual: must be one of causal, full, window", "did you mean \"causal\"?");
-    refuse("kind =", 7, "[layer.*] kind = : must be one of causal, full, window", "kind: which pairs may look at each other");
+    refuse("bias = maybe", 8, "[layer.*] bias = maybe: not a switch",
+           "write yes or no (true, false, on, off, 1, 0 do as well)");
+    refuse("kind = casual", 8, "[layer.*] kind = casual: must be one of causal, full, window",
+           "did you mean \"causal\"?");
+    refuse("kind =", 7, "[layer.*] kind = : must be one of causal, full, window",
+           "kind: which pairs may look at each other");
     refuse("memory = 12MB", 10, "[layer.*] memory = 12MB: unknown unit (units are B, KiB, MiB, GiB, TiB)", "");
-    refuse("section = 1,,2", 11, "[layer.*] section = 1,,2: entry 2 (\"\"): empty, a whole number is needed", "section: pairs of each axis");
+    refuse("section = 1,,2", 11, "[layer.*] section = 1,,2: entry 2 (\"\"): empty, a whole number is needed",
+           "section: pairs of each axis");
     refuse("sizes = 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16", 9,
            "[layer.*] sizes = 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16: a list has at most 15 entries", "");
-    refuse("sizes = 3000000000", 9, "[layer.*] sizes = 3000000000: entry 1 (\"3000000000\"): does not fit in 32 bits", "");
+    refuse("sizes = 3000000000", 9, "[layer.*] sizes = 3000000000: entry 1 (\"3000000000\"): does not fit in 32 bits",
+           "");
     refuse("mean = 0.5,x", 8, "[layer.*] mean = 0.5,x: entry 2 (\"x\"): not a number", "");
     refuse("mean = 0.5,1.5", 8, "[layer.*] mean = 0.5,1.5: entry 2 (\"1.5\"): must lie between 0 and 1", "");
 }
@@ -160,8 +173,9 @@ static void missing_and_shared(void **state)
     st_spec *s;
     st_diags d;
     assert_int_equal(bind_text("[stack]\neps = 1e-3\n\n[layer.*]\nplugin = x\n", &layers, &l, &s, &d), ST_E_CONFIG);
-    expect_shown(&d, "dir/t.ini:4:2: error: [layer.*] needs the key \"heads\" (plugin attention 0.1)\n    [layer.*]\n     ^\n"
-                     "  hint: heads: query heads\n");
+    expect_shown(
+        &d, "dir/t.ini:4:2: error: [layer.*] needs the key \"heads\" (plugin attention 0.1)\n    [layer.*]\n     ^\n"
+            "  hint: heads: query heads\n");
     assert_true(l.eps == 1e-3);
     st_spec_destroy(s);
     assert_int_equal(bind_text("[stack]\neps = 7\n[layer.*]\nheads = 1\n", &layers, &l, &s, &d), ST_E_CONFIG);
@@ -171,7 +185,8 @@ static void missing_and_shared(void **state)
     assert_true(l.eps == 1e-5);
     st_spec_destroy(s);
     assert_int_equal(bind_text("", &layers, &l, &s, &d), ST_E_CONFIG); /* no section at all */
-    expect_shown(&d, "dir/t.ini: error: [layer.*] needs the key \"heads\" (plugin attention 0.1)\n  hint: heads: query heads\n");
+    expect_shown(
+        &d, "dir/t.ini: error: [layer.*] needs the key \"heads\" (plugin attention 0.1)\n  hint: heads: query heads\n");
     st_spec_destroy(s);
 }
 
@@ -207,7 +222,8 @@ static void aging_keys(void **state)
     assert_int_equal(a.depth, 4);
     assert_true(a.height == ST_UNSET_INT);
     expect_shown(&d, "dir/t.ini:2:1: warning: \"columns\" is now called \"width\"\n    columns = 3\n    ^\n"
-                     "dir/t.ini:3:1: warning: [layer.*] depth is going to be removed\n    depth = 4\n    ^\n  hint: use width instead\n");
+                     "dir/t.ini:3:1: warning: [layer.*] depth is going to be removed\n    depth = 4\n    ^\n  hint: "
+                     "use width instead\n");
     assert_int_equal(st_spec_check_unused(s, &d), ST_OK);
     st_spec_destroy(s);
     assert_int_equal(bind_text("[layer.*]\nwidth = 5\ncolumns = 3\nheight = 1\n", &t, &a, &s, &d), ST_E_CONFIG);
@@ -218,7 +234,7 @@ static void aging_keys(void **state)
     st_spec_destroy(s);
 }
 
-/* A plugin's table may be of another age: longer entries are stepped over, shorter ones read as zero behind their end. */
+/* A plugin's table may be of another age: longer entries are stepped over, what shorter ones lack is zero. */
 static void other_strides(void **state)
 {
     struct { st_param p; char more[24]; } longer[2] = {{.p = ST_INT(aged, width, "1", 1, 9, "", 0, "")},
@@ -254,8 +270,9 @@ static void wrong_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults), cmocka_unit_test(all_types), cmocka_unit_test(wrong_values), cmocka_unit_test(missing_and_shared),
-        cmocka_unit_test(several_mistakes), cmocka_unit_test(aging_keys), cmocka_unit_test(other_strides), cmocka_unit_test(wrong_tables),
+        cmocka_unit_test(defaults),           cmocka_unit_test(all_types),        cmocka_unit_test(wrong_values),
+        cmocka_unit_test(missing_and_shared), cmocka_unit_test(several_mistakes), cmocka_unit_test(aging_keys),
+        cmocka_unit_test(other_strides),      cmocka_unit_test(wrong_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

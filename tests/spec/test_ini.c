@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/spec/test_ini.c - the file syntax: bytes, lines, headers, keys, values, comments; each oddity is one change to a
- * plain spec, and is either read to the same settings or refused with its place. */
+/* tests/spec/test_ini.c - the file syntax: bytes, lines, headers, keys, values, comments; each oddity is one change to
+ * a plain spec, and is either read to the same settings or refused with its place. */
 #include "spec_test.h"
 
 #define HEAD "; a spec\n[stack]\npattern = G-G-G-*-/*-\nhidden = 64\n\n[optimizer]\n"
@@ -51,13 +51,16 @@ static void read_the_same(void **state)
     SAME("plain", HEAD "lr = 1e-5\n" TAIL);
     SAME("byte-order mark", "\xEF\xBB\xBF" HEAD "lr = 1e-5\n" TAIL);
     SAME("no line feed at the end", HEAD "lr = 1e-5\nclip = 1.0\n[run]\nsteps = 100\noutput = runs/a");
-    SAME("windows line ends", "[stack]\r\npattern = G-G-G-*-/*-\r\nhidden = 64\r\n\r\n[optimizer]\r\nlr = 1e-5\r\nclip = 1.0\r\n"
-                              "[run]\r\nsteps = 100\r\noutput = runs/a\r\n");
+    SAME("windows line ends",
+         "[stack]\r\npattern = G-G-G-*-/*-\r\nhidden = 64\r\n\r\n[optimizer]\r\nlr = 1e-5\r\nclip = 1.0\r\n"
+         "[run]\r\nsteps = 100\r\noutput = runs/a\r\n");
     SAME("blanks and tabs", HEAD "lr\t =\t 1e-5 \t \n" TAIL);
     SAME("no blanks", HEAD "lr=1e-5\n" TAIL);
     SAME("indented keys", HEAD "  lr = 1e-5\n\tclip = 1.0\n[run]\n  steps = 100\n  output = runs/a\n");
-    SAME("comment behind a header", "[stack] ; note\npattern = G-G-G-*-/*-\nhidden = 64\n[optimizer]# x\nlr = 1e-5\n" TAIL);
-    SAME("blanks around a section name", "[ stack\t]\npattern = G-G-G-*-/*-\nhidden = 64\n [optimizer]\nlr = 1e-5\n" TAIL);
+    SAME("comment behind a header",
+         "[stack] ; note\npattern = G-G-G-*-/*-\nhidden = 64\n[optimizer]# x\nlr = 1e-5\n" TAIL);
+    SAME("blanks around a section name",
+         "[ stack\t]\npattern = G-G-G-*-/*-\nhidden = 64\n [optimizer]\nlr = 1e-5\n" TAIL);
     SAME("; behind a value", HEAD "lr = 1e-5 ; note = 3\n" TAIL);
     SAME("# behind a value", HEAD "lr = 1e-5\t# note\n" TAIL);
     SAME("quotes", HEAD "lr = \"1e-5\" ; note\n" TAIL);
@@ -95,8 +98,10 @@ static void refused_lines(void **state)
     REFUSED("colon in a key", "[run]\nsteps:a = 4\n", 2, 6, "':' inside a key");
     REFUSED("no key", "[run]\n = 4\n", 2, 2, "no key in front");
     REFUSED("blank in a key", "[run]\nmax steps = 4\n", 2, 4, "a blank inside a key");
-    REFUSED("key twice", "[run]\nsteps = 4\nseed = 1\n  steps = 4\n", 4, 3, "\"steps\" of [run] again; it is set at line 2");
-    REFUSED("section twice", "[run]\nsteps = 4\n[a]\nb = 1\n[run]\nseed = 4\n", 5, 2, "[run] again; it began at line 1");
+    REFUSED("key twice", "[run]\nsteps = 4\nseed = 1\n  steps = 4\n", 4, 3,
+            "\"steps\" of [run] again; it is set at line 2");
+    REFUSED("section twice", "[run]\nsteps = 4\n[a]\nb = 1\n[run]\nseed = 4\n", 5, 2,
+            "[run] again; it began at line 1");
     REFUSED("open quote", "[run]\na = \"b ; c\n", 2, 5, "without its closing quote");
     REFUSED("text behind quotes", "[run]\na = \"b\" c\n", 2, 9, "behind a quoted value");
     REFUSED("unknown escape", "[run]\na = \"b\\q\"\n", 2, 7, "unknown escape");
@@ -116,7 +121,8 @@ static void check_value(const char *line, const char *want, int column)
     snprintf(text, sizeof text, "[run]\n%s\n", line);
     if (parse(text, strlen(text), &s, &d) != ST_OK) fail_msg("refused: %s", line);
     const st_value *v = st_spec_get(s, "run", "a");
-    if (strcmp(v->text, want) != 0 || v->column != column || v->line != 2) fail_msg("%s: \"%s\" at %d", line, v->text, v->column);
+    if (strcmp(v->text, want) != 0 || v->column != column || v->line != 2)
+        fail_msg("%s: \"%s\" at %d", line, v->text, v->column);
     assert_string_equal(v->line_text, line); /* raw, comment included */
     st_spec_destroy(s);
 }
@@ -146,7 +152,8 @@ static void values(void **state)
 /* Lengths around every buffer that a reader might have; inih's own would split at 199 and make "hidden" a key. */
 static void long_lines(void **state)
 {
-    static const size_t length[] = {190, 196, 197, 198, 199, 200, 201, 202, 254, 255, 256, 257, 398, 400, 600, 5000, 100000};
+    static const size_t length[] = {190, 196, 197, 198, 199, 200, 201,  202,   254,
+                                    255, 256, 257, 398, 400, 600, 5000, 100000};
     for (size_t i = 0; i < ST_COUNT(length); i++) {
         size_t n = length[i];
         char *text = calloc(1, n + 200);
@@ -181,10 +188,11 @@ static void long_lines(void **state)
 
 static void symbols_as_names(void **state)
 {
-    static const char text[] = "[layer.*]\nplugin = attention\n[layer.-]\nplugin = swiglu\n[layer./]\na = 1\n[layer.+]\na = 2\n"
-                               "[layer.@1]\na = 3\n[layer.|]\na = 4\n[layer.(]\na = 5\n"
-                               "[a.name.of.more.than.forty.nine.bytes.that.inih.alone.would.cut]\na = 6\n"
-                               "[a.name.of.more.than.forty.nine.bytes.that.inih.alone.would.cu]\na = 7\n";
+    static const char text[] =
+        "[layer.*]\nplugin = attention\n[layer.-]\nplugin = swiglu\n[layer./]\na = 1\n[layer.+]\na = 2\n"
+        "[layer.@1]\na = 3\n[layer.|]\na = 4\n[layer.(]\na = 5\n"
+        "[a.name.of.more.than.forty.nine.bytes.that.inih.alone.would.cut]\na = 6\n"
+        "[a.name.of.more.than.forty.nine.bytes.that.inih.alone.would.cu]\na = 7\n";
     st_spec *s;
     st_diags d;
     const char *const *names;
@@ -202,7 +210,8 @@ static void symbols_as_names(void **state)
 
 static void all_mistakes_at_once(void **state)
 {
-    static const char text[] = "[run]\nsteps 100\nseed = 1\nseed = 2\n[stack\nhidden = 3\n\tsame: 1\n[optimizer]\nlr = \"1\n";
+    static const char text[] =
+        "[run]\nsteps 100\nseed = 1\nseed = 2\n[stack\nhidden = 3\n\tsame: 1\n[optimizer]\nlr = \"1\n";
     st_spec *s;
     st_diags d;
     assert_int_equal(parse(text, sizeof text - 1, &s, &d), ST_E_CONFIG);
@@ -254,9 +263,15 @@ static void many_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(read_the_same), cmocka_unit_test(refused_bytes), cmocka_unit_test(refused_lines), cmocka_unit_test(values),
-        cmocka_unit_test(long_lines), cmocka_unit_test(symbols_as_names), cmocka_unit_test(all_mistakes_at_once),
-        cmocka_unit_test(damaged), cmocka_unit_test(many_keys),
+        cmocka_unit_test(read_the_same),
+        cmocka_unit_test(refused_bytes),
+        cmocka_unit_test(refused_lines),
+        cmocka_unit_test(values),
+        cmocka_unit_test(long_lines),
+        cmocka_unit_test(symbols_as_names),
+        cmocka_unit_test(all_mistakes_at_once),
+        cmocka_unit_test(damaged),
+        cmocka_unit_test(many_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

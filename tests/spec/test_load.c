@@ -65,16 +65,20 @@ static void wrong_includes(void **state)
     st_diags d = {0};
     put(f, "b.ini", "include = a.ini\n[run]\nseed 2\n");
     put(f, "c.ini", "include = c.ini\n");
-    char *a = put(f, "a.ini", "include = b.ini\n\n include = no.ini\ninclude =\ninclude = c.ini\n[run]\ninclude = c.ini\n");
+    char *a =
+        put(f, "a.ini", "include = b.ini\n\n include = no.ini\ninclude =\ninclude = c.ini\n[run]\ninclude = c.ini\n");
     assert_int_equal(st_spec_load(a, NULL, 0, &s, &d), ST_E_CONFIG);
     assert_null(s);
-    char *want = st_arena_printf(f->arena,
+    char *want = st_arena_printf(
+        f->arena,
         "%1$s/b.ini:1:11: error: %1$s/a.ini includes itself through %1$s/b.ini\n    include = a.ini\n              ^\n"
         "%1$s/b.ini:3:1: error: neither a key with '=' nor a section\n    seed 2\n    ^\n"
         "  hint: write key = value, [section] or ; comment\n"
-        "%1$s/a.ini:3:12: error: %1$s/no.ini: cannot open: No such file or directory\n     include = no.ini\n               ^\n"
+        "%1$s/a.ini:3:12: error: %1$s/no.ini: cannot open: No such file or directory\n     include = no.ini\n          "
+        "     ^\n"
         "%1$s/a.ini:4:10: error: include without a file\n    include =\n             ^\n  hint: write include = FILE\n"
-        "%1$s/c.ini:1:11: error: %1$s/c.ini includes itself through %1$s/c.ini\n    include = c.ini\n              ^\n", f->path);
+        "%1$s/c.ini:1:11: error: %1$s/c.ini includes itself through %1$s/c.ini\n    include = c.ini\n              ^\n",
+        f->path);
     expect_shown(&d, want);
 
     memset(&d, 0, sizeof d);
@@ -94,8 +98,14 @@ static void wrong_includes(void **state)
 static void overrides(void **state)
 {
     folder *f = *state;
-    static const char *const sets[] = {"run.steps=5", "dataset.train.path = data/x ", "layer.*.heads=4", "layer.-.hidden=8",
-                                       "chat.user=<|im_start|>user\n", "run.steps=6", "run.name=", "run.note=a = b ; c"};
+    static const char *const sets[] = {"run.steps=5",
+                                       "dataset.train.path = data/x ",
+                                       "layer.*.heads=4",
+                                       "layer.-.hidden=8",
+                                       "chat.user=<|im_start|>user\n",
+                                       "run.steps=6",
+                                       "run.name=",
+                                       "run.note=a = b ; c"};
     st_spec *s, *again;
     st_diags d = {0};
     char *a = put(f, "a.ini", "[run]\nsteps = 3\nseed = 1\nname = x\n[dataset.train]\npath = here\n");
@@ -114,12 +124,14 @@ static void overrides(void **state)
     assert_string_equal(st_spec_file_of(s, v, f->arena), "data/x"); /* where the user stands */
     assert_int_equal(st_spec_get(s, "run", "seed")->origin, ST_FROM_FILE);
     st_spec_fail(s, &d, v, "another", "no such folder");
-    expect_shown(&d, "--set: error: no such folder\n    dataset.train.path = data/x \n                         ^\n  hint: another\n");
+    expect_shown(&d, "--set: error: no such folder\n    dataset.train.path = data/x \n                         ^\n  "
+                     "hint: another\n");
 
     st_buf text = {0};
     st_spec_write(s, &text);
-    assert_string_equal(text.data, "[chat]\nuser = \"<|im_start|>user\\n\"\n\n[dataset.train]\npath = data/x\n\n[layer.*]\nheads = 4\n"
-                                   "\n[layer.-]\nhidden = 8\n\n[run]\nname = \nnote = \"a = b ; c\"\nseed = 1\nsteps = 6\n");
+    assert_string_equal(
+        text.data, "[chat]\nuser = \"<|im_start|>user\\n\"\n\n[dataset.train]\npath = data/x\n\n[layer.*]\nheads = 4\n"
+                   "\n[layer.-]\nhidden = 8\n\n[run]\nname = \nnote = \"a = b ; c\"\nseed = 1\nsteps = 6\n");
     memset(&d, 0, sizeof d);
     assert_int_equal(st_spec_parse("again", text.data, text.n, ".", &again, &d), ST_OK);
     assert_true(st_spec_hash(s) == st_spec_hash(again));
@@ -128,10 +140,40 @@ static void overrides(void **state)
     st_spec_destroy(s);
 }
 
+typedef struct paths { const char *data, *more; } paths;
+
+/* A checkpoint holds the spec's text and lies elsewhere: paths are written absolute. A moved folder keeps its hash. */
+static void absolute_paths(void **state)
+{
+    static const st_param p[] = {
+        ST_PARAM(paths, data, ST_P_PATH, NULL, 0, 0, "", NULL, 0, ""),
+        ST_PARAM(paths, more, ST_P_PATH, NULL, 0, 0, "", NULL, 0, ""),
+    };
+    static const st_table table = {p, ST_COUNT(p), sizeof(st_param), "test"};
+    folder *f = *state;
+    st_spec *s;
+    st_diags d = {0};
+    paths got;
+    char *here = realpath(f->path, NULL);
+    char *a = put(f, "a.ini", "[run]\ndata = x/y.json\nmore = /abs\n");
+    assert_int_equal(st_spec_load(a, NULL, 0, &s, &d), ST_OK);
+    uint64_t hash = st_spec_hash(s);
+    assert_int_equal(st_spec_bind(s, "run", &table, &got, NULL, &d), ST_OK);
+    assert_string_equal(got.data, st_arena_printf(f->arena, "%s/x/y.json", f->path));
+    st_buf text = {0};
+    st_spec_write(s, &text);
+    assert_string_equal(text.data, st_arena_printf(f->arena, "[run]\ndata = %s/x/y.json\nmore = /abs\n", here));
+    assert_true(st_spec_hash(s) == hash);
+    st_buf_free(&text);
+    st_spec_destroy(s);
+    free(here);
+}
+
 static void wrong_overrides(void **state)
 {
     folder *f = *state;
-    static const char *const sets[] = {"run.steps", "steps=3", ".steps=3", "run.=3", "a b.c=3", "=", "run.x=\x01", "run.x=\xE9", ""};
+    static const char *const sets[] = {"run.steps", "steps=3",    ".steps=3",   "run.=3", "a b.c=3",
+                                       "=",         "run.x=\x01", "run.x=\xE9", ""};
     st_spec *s;
     st_diags d = {0};
     char *a = put(f, "a.ini", "[run]\nsteps = 3\n");
@@ -142,8 +184,9 @@ static void wrong_overrides(void **state)
 
 static void unknown_names(void **state)
 {
-    static const char text[] = "[run]\nsteps = 3\nsede = 1\n[optimizer]\nlearning_rate = 1\nbeta3 = 1\nsteps = 4\nzzzzzz = 1\n"
-                               "[layr.G]\nplugin = x\n[free]\n";
+    static const char text[] =
+        "[run]\nsteps = 3\nsede = 1\n[optimizer]\nlearning_rate = 1\nbeta3 = 1\nsteps = 4\nzzzzzz = 1\n"
+        "[layr.G]\nplugin = x\n[free]\n";
     st_spec *s;
     st_diags d = {0};
     assert_int_equal(st_spec_parse("t.ini", text, sizeof text - 1, ".", &s, &d), ST_OK);
@@ -153,15 +196,18 @@ static void unknown_names(void **state)
     assert_null(st_spec_get(s, "run", "seed"));
     assert_null(st_spec_get(s, "layer.G", "plugin"));
     assert_int_equal(st_spec_check_unused(s, &d), ST_E_CONFIG);
-    expect_shown(&d, "t.ini:3:1: error: [run] has no key \"sede\"\n    sede = 1\n    ^\n  hint: did you mean \"seed\"?\n"
-                     "t.ini:5:1: error: [optimizer] has no key \"learning_rate\"\n    learning_rate = 1\n    ^\n"
-                     "  hint: [optimizer] has the keys lr, beta1, beta2, eps\n"
-                     "t.ini:6:1: error: [optimizer] has no key \"beta3\"\n    beta3 = 1\n    ^\n  hint: did you mean \"beta1\"?\n"
-                     "t.ini:7:1: error: [optimizer] has no key \"steps\"\n    steps = 4\n    ^\n  hint: \"steps\" is a key of [run]\n"
-                     "t.ini:8:1: error: [optimizer] has no key \"zzzzzz\"\n    zzzzzz = 1\n    ^\n"
-                     "  hint: [optimizer] has the keys lr, beta1, beta2, eps\n"
-                     "t.ini:9:2: error: nothing reads the section [layr.G]\n    [layr.G]\n     ^\n  hint: did you mean [layer.G]?\n"
-                     "t.ini:11:2: error: nothing reads the section [free]\n    [free]\n     ^\n");
+    expect_shown(
+        &d,
+        "t.ini:3:1: error: [run] has no key \"sede\"\n    sede = 1\n    ^\n  hint: did you mean \"seed\"?\n"
+        "t.ini:5:1: error: [optimizer] has no key \"learning_rate\"\n    learning_rate = 1\n    ^\n"
+        "  hint: [optimizer] has the keys lr, beta1, beta2, eps\n"
+        "t.ini:6:1: error: [optimizer] has no key \"beta3\"\n    beta3 = 1\n    ^\n  hint: did you mean \"beta1\"?\n"
+        "t.ini:7:1: error: [optimizer] has no key \"steps\"\n    steps = 4\n    ^\n  hint: \"steps\" is a key of "
+        "[run]\n"
+        "t.ini:8:1: error: [optimizer] has no key \"zzzzzz\"\n    zzzzzz = 1\n    ^\n"
+        "  hint: [optimizer] has the keys lr, beta1, beta2, eps\n"
+        "t.ini:9:2: error: nothing reads the section [layr.G]\n    [layr.G]\n     ^\n  hint: did you mean [layer.G]?\n"
+        "t.ini:11:2: error: nothing reads the section [free]\n    [free]\n     ^\n");
     st_spec_destroy(s);
 }
 
@@ -192,8 +238,8 @@ static void placed_values(void **state)
 
 static void hash_of_values(void **state)
 {
-    static const char *const text[] = {"[a]\nb = 1\n", "; x\n[a]\n\n b=1 ; y\n", "[a]\nb = 2\n", "[a]\nb = 1\n[c]\n", "[a]\nc = 1\n",
-                                       "[a]\nb =\n1 = \n"};
+    static const char *const text[] = {"[a]\nb = 1\n",      "; x\n[a]\n\n b=1 ; y\n", "[a]\nb = 2\n",
+                                       "[a]\nb = 1\n[c]\n", "[a]\nc = 1\n",           "[a]\nb =\n1 = \n"};
     uint64_t h[ST_COUNT(text)] = {0};
     for (size_t i = 0; i < ST_COUNT(text); i++) {
         st_spec *s;
@@ -213,6 +259,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(includes, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(wrong_includes, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(overrides, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(absolute_paths, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(wrong_overrides, make_folder, drop_folder),
         cmocka_unit_test(unknown_names), cmocka_unit_test(placed_values), cmocka_unit_test(hash_of_values),
     };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/spec/test_pattern.c - the pattern grammar. The strict table was taken from runs of Megatron's own parser; the symbols
- * here are a fixture, since real ones come from the registry. */
+/* tests/spec/test_pattern.c - the pattern grammar. The strict table was taken from runs of Megatron's own parser; the
+ * symbols here are a fixture, since real ones come from the registry. */
 #include "spec_test.h"
 
 static bool fixture_known(void *ctx, char symbol)
@@ -26,7 +26,8 @@ static void expect_accepted(const accepted *want, int strict)
     st_arena *a = st_arena_create(0);
     st_pattern p;
     st_error e = {0};
-    if (st_pattern_parse(want->text, &symbols, strict, a, &p, &e) != ST_OK) fail_msg("\"%s\": %s", want->text, e.message);
+    if (st_pattern_parse(want->text, &symbols, strict, a, &p, &e) != ST_OK)
+        fail_msg("\"%s\": %s", want->text, e.message);
     assert_string_equal(p.main.symbols, want->main);
     assert_int_equal(p.main.n, strlen(want->main));
     assert_int_equal(p.segments, want->segments);
@@ -40,7 +41,8 @@ static void expect_accepted(const accepted *want, int strict)
         assert_in_range(p.segment_start[k], p.segment_start[k - 1], p.main.n);
     for (int i = 0; i < p.main.n; i++) assert_int_equal(want->text[p.main.column[i] - 1], p.main.symbols[i]);
     for (int k = 0; k < p.depths; k++)
-        for (int i = 0; i < p.depth[k].n; i++) assert_int_equal(want->text[p.depth[k].column[i] - 1], p.depth[k].symbols[i]);
+        for (int i = 0; i < p.depth[k].n; i++)
+            assert_int_equal(want->text[p.depth[k].column[i] - 1], p.depth[k].symbols[i]);
     st_arena_destroy(a);
 }
 
@@ -71,8 +73,16 @@ static const accepted both[] = {
     {"D+", "D+", 1, 0, {0}},
     {"---MM---M-M*-", "---MM---M-M*-", 1, 0, {0}},
     {"M-M-M-M*-M-|M-M-M*-M-M-|M-M*-M-M-M-|M*-M-M-M-M-", "M-M-M-M*-M-M-M-M*-M-M-M-M*-M-M-M-M*-M-M-M-M-", 4, 0, {0}},
-    {"M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-", "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-", 1, 0, {0}},
-    {"MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", 1, 0, {0}},
+    {"M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-",
+     "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-",
+     1,
+     0,
+     {0}},
+    {"MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+     "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+     1,
+     0,
+     {0}},
     {"G-G-G-*-/*-", "G-G-G-*-", 1, 1, {"*-"}},
 };
 
@@ -86,7 +96,8 @@ static void as_megatron(void **state)
     expect_refused("GEGEGE*E/GG/G", 1, 13, "mtp depth 2 is not equal to depth 1");
     expect_refused("M/M/", 1, 5, "mtp depth 2 is not equal to depth 1");
     expect_refused("M//M", 1, 4, "mtp depth 2 is not equal to depth 1");
-    expect_refused("GG/X/Y", 1, 6, "mtp depth 2 is not equal to depth 1"); /* before the depths' symbols are looked at */
+    expect_refused("GG/X/Y", 1, 6,
+                   "mtp depth 2 is not equal to depth 1"); /* before the depths' symbols are looked at */
     expect_refused("A/MM/M", 1, 1, "'A' at place 1");                       /* but the main part comes first */
     expect_refused("GG/X/X", 1, 4, "'X' at place 4");
     expect_refused("MM/M|M", 1, 5, "'|' at place 5");
@@ -200,7 +211,8 @@ static void what_cannot_train(void **state)
         st_error e = {0};
         assert_int_equal(st_pattern_parse(wrong[i].text, &symbols, 0, a, &p, &e), ST_OK);
         assert_int_equal(st_pattern_check(&p, &e), ST_E_CONFIG);
-        if (e.column != wrong[i].column || !strstr(e.message, wrong[i].message)) fail_msg("%s: %d %s", wrong[i].text, e.column, e.message);
+        if (e.column != wrong[i].column || !strstr(e.message, wrong[i].message))
+            fail_msg("%s: %d %s", wrong[i].text, e.column, e.message);
     }
     for (size_t i = 0; i < ST_COUNT(good); i++) {
         st_pattern p;
@@ -259,8 +271,8 @@ static void sugar_small(void **state)
 {
     /* the list as HF writes it, to any length */
     static const char *const types[] = {
-        "linear_attention", "linear_attention", "linear_attention", "full_attention", "linear_attention", "linear_attention",
-        "linear_attention", "full_attention", "linear_attention",
+        "linear_attention", "linear_attention", "linear_attention", "full_attention",   "linear_attention",
+        "linear_attention", "linear_attention", "full_attention",   "linear_attention",
     };
     for (int n = 0; n <= 9; n++)
         for (int depths = 0; depths <= (n ? 3 : 0); depths++) {
@@ -323,7 +335,9 @@ static void sugar_refused(void **state)
     for (size_t i = 0; i < ST_COUNT(wrong); i++) {
         st_error e = {0};
         char *out;
-        assert_int_equal(st_pattern_expand(wrong[i].blocks, wrong[i].cadence, 'G', '*', '-', wrong[i].depths, a, &out, &e), ST_E_CONFIG);
+        assert_int_equal(
+            st_pattern_expand(wrong[i].blocks, wrong[i].cadence, 'G', '*', '-', wrong[i].depths, a, &out, &e),
+            ST_E_CONFIG);
         assert_non_null(strstr(e.message, wrong[i].message));
     }
     st_arena_destroy(a);
@@ -332,9 +346,10 @@ static void sugar_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_megatron), cmocka_unit_test(segment_borders), cmocka_unit_test(beyond_megatron), cmocka_unit_test(hints),
-        cmocka_unit_test(what_cannot_train), cmocka_unit_test(sugar_small), cmocka_unit_test(sugar_public_sizes),
-        cmocka_unit_test(sugar_refused),
+        cmocka_unit_test(as_megatron),        cmocka_unit_test(segment_borders),
+        cmocka_unit_test(beyond_megatron),    cmocka_unit_test(hints),
+        cmocka_unit_test(what_cannot_train),  cmocka_unit_test(sugar_small),
+        cmocka_unit_test(sugar_public_sizes), cmocka_unit_test(sugar_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
