@@ -46,12 +46,14 @@ static const st_value *value_for(binding *b, const st_param *p)
     const st_entry *e = p->alias ? st_spec_find(b->spec, b->section, p->alias) : NULL;
     if (e) old = st_spec_get(b->spec, b->section, p->alias); /* hints shall not offer a former name that nobody wrote */
     if (v && old)
-        note(b, st_spec_fail(b->spec, b->diags, old, "remove it", "\"%s\" is the former name of \"%s\", which is set as well",
-                             p->alias, p->key));
+        note(b, st_spec_fail(b->spec, b->diags, old, "remove it",
+                             "\"%s\" is the former name of \"%s\", which is set as well", p->alias, p->key));
     else if (old)
         warn(b, old, NULL, "\"%s\" is now called \"%s\"", p->alias, p->key);
     if (!v) v = old;
-    if (!v && (p->flags & ST_PF_SHARED)) v = st_spec_get(b->spec, "stack", p->key);
+    if (v || !(p->flags & ST_PF_SHARED)) return v;
+    v = st_spec_get(b->spec, "stack", p->key);
+    if (v) st_spec_take(b->spec, b->section, p->key, v->text, v);
     return v;
 }
 
@@ -83,11 +85,12 @@ static void set_from_default(binding *b, const st_param *p)
     const char *text = p->def;
     if (p->flags & ST_PF_REQUIRED) {
         snprintf(hint, sizeof hint, "%.100s: %.150s", p->key, p->help ? p->help : "");
-        note(b, st_spec_fail_section(b->spec, b->diags, b->section, hint, "[%s] needs the key \"%s\" (%s)", b->section, p->key,
-                                     b->owner));
+        note(b, st_spec_fail_section(b->spec, b->diags, b->section, hint, "[%s] needs the key \"%s\" (%s)", b->section,
+                                     p->key, b->owner));
         return;
     }
     if (!text || (p->flags & ST_PF_OBSOLETE)) return;
+    st_spec_take(b->spec, b->section, p->key, text, NULL);
     if (p->type == ST_P_PATH && text[0]) text = st_path_join(st_spec_arena(b->spec), st_spec_dir(b->spec), text);
     if (!text) owner_bug(b, p, "no memory for its default");
     else if (!st_param_set(p, text, b->instance, why, hint)) owner_bug(b, p, "its default does not pass its own rules");
@@ -99,7 +102,8 @@ int st_spec_bind(st_spec *spec, const char *section, const st_table *table, void
     binding b = {.spec = spec, .diags = diags, .section = section, .instance = instance};
     b.owner = table->owner ? table->owner : section;
     st_spec_know(spec, section, NULL);
-    for (; extra && *extra; extra++) (void)st_spec_get(spec, section, *extra); /* its reader takes it; here it is known */
+    for (; extra && *extra; extra++)
+        (void)st_spec_get(spec, section, *extra); /* its reader takes it; here it is known */
     for (uint32_t i = 0; i < table->n; i++) {
         st_param p = st_param_at(table->params, i, table->param_size);
         const char *misfit = st_param_misfit(&p);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec/spec.h - INI text to a resolved spec: sections of keys, each value with its source. Later wins; --set wins last. */
+/* spec/spec.h - INI text to a resolved spec: sections of keys, each value with its source. Later wins, --set last. */
 #ifndef ST_SPEC_H
 #define ST_SPEC_H
 #include "base/base.h"
 
-enum { ST_FROM_FILE = 1, ST_FROM_SET, ST_FROM_SUGAR };
+enum { ST_FROM_FILE = 1, ST_FROM_SET, ST_FROM_SUGAR, ST_FROM_DEFAULT, ST_FROM_STACK /* inherited from [stack] */ };
 typedef struct st_value {
     const char *section, *key, *text; /* includes are followed and leave no value                  */
     const char *file, *line_text;     /* file as given; the raw line for carets                    */
@@ -13,8 +13,9 @@ typedef struct st_value {
 } st_value;
 typedef struct st_spec st_spec;
 
-/* path: a file. sets: "section.key=value" (the key is after the last dot before '='). All mistakes go to diags; returns the
- * first code. Nothing is created on disk. Relative paths in values are relative to the folder of the file that holds them. */
+/* path: a file. sets: "section.key=value" (the key is after the last dot before '='). All mistakes go to diags;
+ * returns the first code, and then *out is NULL. Nothing is created on disk. Relative paths in values are relative to
+ * the folder of the file that holds them, those of --set to the current folder. */
 int st_spec_load(const char *path, const char *const *sets, int n_sets, st_spec **out, st_diags *);
 int st_spec_parse(const char *name, const char *text, size_t n, const char *dir, st_spec **out, st_diags *);
 void st_spec_destroy(st_spec *);
@@ -29,30 +30,41 @@ bool st_spec_has(const st_spec *, const char *section);
 int st_spec_put(st_spec *, const char *section, const char *key, const char *text, int origin, const st_value *like);
 char *st_spec_file_of(st_spec *, const st_value *, st_arena *); /* a path value, relative to where it was written */
 const char *st_spec_dir_of(const st_value *);                   /* that folder, for values that list several paths */
-/* The resolved spec as INI, sections and keys sorted; values bound as ST_P_PATH are written absolute. The hash is of the values
- * as they were written, so that a moved folder keeps it. */
+/* The resolved spec as INI, sections and keys sorted; values bound as ST_P_PATH are written absolute. The hash is of
+ * the values as they were written, so that a moved folder keeps it. */
 void st_spec_write(const st_spec *, st_buf *);
 uint64_t st_spec_hash(const st_spec *);
 
-/* One mistake at a value: file:line:column, the line, a caret. v NULL: at the section's header, or the file as a whole. */
-int st_spec_fail(const st_spec *, st_diags *, const st_value *v, const char *hint, const char *fmt, ...) ST_PRINTF(5, 6);
-int st_spec_fail_section(const st_spec *, st_diags *, const char *section, const char *hint, const char *fmt, ...) ST_PRINTF(5, 6);
-/* An error found inside a value (a pattern): its column counts from the value's first character and is moved to the file's. */
+/* One mistake at a value: file:line:column, the line, a caret. v NULL: the file as a whole. */
+int st_spec_fail(const st_spec *, st_diags *, const st_value *v, const char *hint, const char *fmt, ...)
+    ST_PRINTF(5, 6);
+int st_spec_fail_section(const st_spec *, st_diags *, const char *section, const char *hint, const char *fmt, ...)
+    ST_PRINTF(5, 6);
+/* An error found inside a value (a pattern): its column counts from the value's first character. */
 int st_spec_fail_inside(const st_spec *, st_diags *, const st_value *v, const st_error *inner);
 /* After all tables are bound: every section and key that nobody knows is an error with the nearest known name. */
 int st_spec_check_unused(const st_spec *, st_diags *);
 
 /* ---- binding a section to a struct by its parameter table (bind.c) ---- */
-typedef struct st_table { const st_param *params; uint32_t n, param_size; const char *owner; /* "plugin attention 0.1" */ } st_table;
-/* Writes defaults, then values, into instance. Strings live in the spec's arena. ST_P_PATH: joined to the folder it counts from. extra: further keys the section may hold
- * ("plugin"), NULL-terminated. PF_SHARED keys fall back to [stack]. Reports every wrong value, returns the first code. */
-int st_spec_bind(st_spec *, const char *section, const st_table *, void *instance, const char *const *extra, st_diags *);
+typedef struct st_table {
+    const st_param *params;
+    uint32_t n, param_size;
+    const char *owner; /* "plugin attention 0.1" */
+} st_table;
+/* Writes defaults, then values, into instance. Strings live in the spec's arena. ST_P_PATH: joined to the folder it
+ * counts from. extra: further keys the section may hold ("plugin"), NULL-terminated. PF_SHARED keys fall back to
+ * [stack]. Reports every wrong value, returns the first code. Keys the table does not name are left to
+ * st_spec_check_unused. */
+int st_spec_bind(st_spec *, const char *section, const st_table *, void *instance, const char *const *extra,
+                 st_diags *);
+/* What binding took that the section does not hold: defaults (file NULL) and values of [stack]; for --explain. */
+int st_spec_defaults(const st_spec *, const st_value **);
 /* The text form of the field of a bound instance, for --explain, inspect and checkpoints. */
 int st_param_text(const st_param *, const void *instance, st_buf *);
 
 /* ---- pattern grammar (pattern.c) ----
- * pattern := main { '/' depth }; main and depth are symbols; '|' in main begins a new pipeline segment. Symbols come from the
- * registry; '/', '|', '(' and ')' can be none. Columns are 1-based bytes of the text. */
+ * pattern := main { '/' depth }; main and depth are symbols; '|' in main begins a new pipeline segment. Symbols come
+ * from the registry; '/', '|', '(' and ')' can be none. Columns are 1-based bytes of the text. */
 typedef struct st_pattern_part {
     char *symbols; /* n of them, then NUL                                */
     int32_t n;
@@ -70,14 +82,14 @@ typedef struct st_symbols {
     bool (*known)(void *ctx, char symbol);
     const char *(*list)(void *ctx); /* for hints; may be NULL */
 } st_symbols;
-/* strict 0: Megatron's language plus repeats "(G-G-G-*-)x6" (nesting allowed) and unequal depths; "M/" has one empty depth.
- * strict 1: what Megatron accepts and nothing else: depths are equal, all-empty depths mean none, no repeats, '*' never beside
- * 'D' or '+' in one part. On error: message, and the column in error->column. */
+/* strict 0: Megatron's language plus repeats "(G-G-G-*-)x6" (nesting allowed) and unequal depths; "M/" has one empty
+ * depth. strict 1: what Megatron accepts and nothing else: depths are equal, all-empty depths mean none, no repeats,
+ * '*' never beside 'D' or '+' in one part. On error: message, and the column in error->column. */
 int st_pattern_parse(const char *text, const st_symbols *, int strict, st_arena *, st_pattern *out, st_error *);
 /* What cannot train: no layers, an empty depth, '|' (pipeline). */
 int st_pattern_check(const st_pattern *, st_error *);
-/* blocks/cadence/mlp/mtp_depths sugar -> pattern text. Every cadence-th block mixes by `full`, the others by `linear`; mtp depths
- * copy the last block. */
+/* blocks/cadence/mlp/mtp_depths sugar -> pattern text. Every cadence-th block mixes by `full`, the others by `linear`;
+ * mtp depths copy the last block. */
 int st_pattern_expand(int64_t blocks, int64_t cadence, char linear, char full, char mlp, int64_t mtp_depths, st_arena *,
                       char **out, st_error *);
 #endif

@@ -106,7 +106,7 @@ static bool make_room(st_spec *s)
     return true;
 }
 
-/* Room for one more pointer in a list of the arena. Old lists stay behind until the spec goes: at most as much again. */
+/* Room for one more pointer in a list of the arena. Old lists stay behind until the spec goes. */
 static bool grow(st_spec *s, void *list, int32_t n, int32_t *cap)
 {
     void **old, **new_list;
@@ -249,6 +249,34 @@ char *st_spec_file_of(st_spec *s, const st_value *v, st_arena *arena)
 const char *st_spec_dir_of(const st_value *v)
 {
     return ((const st_entry *)v)->dir;
+}
+
+void st_spec_take(st_spec *s, const char *section, const char *key, const char *text, const st_value *from)
+{
+    for (int i = 0; i < s->n_taken; i++)
+        if (!strcmp(s->taken[i].key, key) && !strcmp(s->taken[i].section, section)) return; /* one table, many instances */
+    if (s->n_taken == s->cap_taken) {
+        int32_t cap = s->cap_taken ? 2 * s->cap_taken : 64;
+        st_value *grown = ST_NEW_N(s->arena, st_value, cap);
+        if (grown && s->n_taken) memcpy(grown, s->taken, sizeof *grown * (size_t)s->n_taken);
+        if (!grown) s->failed = 1;
+        if (!grown) return;
+        s->taken = grown;
+        s->cap_taken = cap;
+    }
+    st_value v = from ? *from : (st_value){.line = 0};
+    v.origin = from ? ST_FROM_STACK : ST_FROM_DEFAULT;
+    v.section = st_arena_strdup(s->arena, section);
+    v.key = st_arena_strdup(s->arena, key);
+    v.text = st_arena_strdup(s->arena, text);
+    if (v.section && v.key && v.text) s->taken[s->n_taken++] = v;
+    else s->failed = 1;
+}
+
+int st_spec_defaults(const st_spec *s, const st_value **list)
+{
+    *list = s->taken;
+    return s->n_taken;
 }
 
 /* ---- the resolved spec as text ---- */

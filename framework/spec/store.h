@@ -32,6 +32,8 @@ struct st_spec {
     int32_t n_names, cap_names;
     void **slot; /* hash table of sections (key NULL) and entries */
     size_t n_slots, n_used;
+    st_value *taken; /* defaults and inherited values of bound tables */
+    int32_t n_taken, cap_taken;
     int32_t units, failed; /* failed: out of memory */
 };
 
@@ -41,5 +43,7 @@ st_entry *st_spec_find(const st_spec *, const char *section, const char *key);
 /* Stores or replaces. The strings of v must live as long as the spec. */
 int st_spec_store(st_spec *, const st_entry *);
 int st_spec_mark_present(st_spec *, st_section *);
+/* Binding took `text` for a key that its section does not hold. from: the value of [stack], NULL: a default. */
+void st_spec_take(st_spec *, const char *section, const char *key, const char *text, const st_value *from);
 void st_spec_know(st_spec *, const char *section, const char *key); /* key NULL: the section alone */
 #endif
