@@ -1,1 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+bin_PROGRAMS += strata
+strata_SOURCES = \
+  framework/cli/commands.h \
+  framework/cli/common.c \
+  framework/cli/inspect.c \
+  framework/cli/inspect.h \
+  framework/cli/inspect_print.c \
+  framework/cli/main.c \
+  framework/cli/plugins.c
+strata_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+strata_LDADD = framework/libstrata.la

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli/main.c - `strata COMMAND ...`: finds the command, runs it, cleans up. */
+#include "config.h"
+#include "cli/commands.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define CLI_ROW(name, fn, summary) {name, summary, fn},
+static const struct command { const char *name, *summary; cli_fn run; } commands[] = {ST_COMMANDS(CLI_ROW)};
+
+static void print_usage(FILE *to)
+{
+    fputs("usage: strata COMMAND [OPTION...] [ARGUMENT...]\n"
+          "       strata --version\n"
+          "\n"
+          "Trains hybrid vision-language models whose parts are plugins, from an INI file (a spec).\n"
+          "\n"
+          "commands:\n", to);
+    for (size_t i = 0; i < ST_COUNT(commands); i++) fprintf(to, "  %-9s %s\n", commands[i].name, commands[i].summary);
+    fputs("\n"
+          "`strata COMMAND --help` tells what a command takes.\n"
+          "exit status: 0 done, 1 a spec, plugin or data was refused, 2 wrong usage, 3 failed while running\n", to);
+}
+
+static int unknown(const char *name)
+{
+    const char *names[ST_COUNT(commands)], *nearest;
+
+    for (size_t i = 0; i < ST_COUNT(commands); i++) names[i] = commands[i].name;
+    nearest = st_nearest(name, names, ST_COUNT(commands));
+    fprintf(stderr, "strata: there is no command '%s'", name);
+    if (nearest) fprintf(stderr, "; did you mean '%s'?", nearest);
+    fputs("\nTry 'strata --help'.\n", stderr);
+    return CLI_USAGE;
+}
+
+static int run(const struct command *c, int argc, char **argv)
+{
+    st_cli cli = {.out = stdout, .err = stderr, .diags = calloc(1, sizeof *cli.diags), .arena = st_arena_create(0)};
+    char name[64];
+    int code = CLI_FAILED;
+
+    snprintf(name, sizeof name, "strata %s", c->name);
+    argv[0] = name; /* getopt's own messages begin with it */
+    if (cli.diags && cli.arena) code = c->run(&cli, argc, argv);
+    else fputs("strata: no memory\n", stderr);
+    free(cli.plugin_path);
+    free(cli.sets);
+    free(cli.diags);
+    st_arena_destroy(cli.arena);
+    st_base_destroy(cli.base);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : "";
+    int code = CLI_OK;
+
+    if (!strcmp(word, "--version") || !strcmp(word, "-V"))
+        printf("strata %s\nplugin ABI %u.%u\nLicense: Apache-2.0\n", PACKAGE_VERSION, ST_ABI_MAJOR, ST_ABI_MINOR);
+    else if (!strcmp(word, "--help") || !strcmp(word, "-h")) print_usage(stdout);
+    else if (!*word) {
+        print_usage(stderr);
+        code = CLI_USAGE;
+    } else {
+        const struct command *c = NULL;
+        for (size_t i = 0; i < ST_COUNT(commands); i++)
+            if (!strcmp(word, commands[i].name)) c = &commands[i];
+        code = c ? run(c, argc - 1, argv + 1) : unknown(word);
+    }
+    if (fflush(stdout) || ferror(stdout)) { /* a full disk must not look like success */
+        perror("strata: standard output");
+        if (code == CLI_OK) code = CLI_FAILED;
+    }
+    return code;
+}
