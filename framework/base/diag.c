@@ -3,6 +3,14 @@
 #include "base/base.h"
 #include <string.h>
 
+/* What a terminal must not get: control characters, and bytes of a line that is not UTF-8. One byte stays one column. */
+static void make_printable(char *text)
+{
+    bool utf8 = st_utf8_valid(text, strlen(text), NULL);
+    for (char *p = text; *p; p++)
+        if (((unsigned char)*p < ' ' && *p != '\t') || *p == 0x7F || (!utf8 && (unsigned char)*p >= 0x80)) *p = '?';
+}
+
 /* Copies the part of a line around `column` that fits the record; sets caret to the column inside the copy. */
 static void keep_line(st_diag *d, const char *line, int column)
 {
@@ -22,6 +30,7 @@ static void keep_line(st_diag *d, const char *line, int column)
         back = "...";
     }
     snprintf(d->line_text, sizeof d->line_text, "%s%.*s%s", front, (int)len, line + start, back);
+    make_printable(d->line_text);
     d->caret = column > 0 && at >= start && at - start <= len ? (int32_t)(at - start + strlen(front)) + 1 : 0;
 }
 
@@ -56,13 +65,6 @@ static void print_caret(const st_diag *d, FILE *to)
     fputs("^\n", to);
 }
 
-static void print_line(const st_diag *d, FILE *to)
-{
-    fputs("    ", to);
-    for (const char *p = d->line_text; *p; p++) fputc((unsigned char)*p < ' ' && *p != '\t' ? '?' : *p, to);
-    fputc('\n', to);
-}
-
 void st_diags_print(const st_diags *all, FILE *to)
 {
     for (int i = 0; i < all->n; i++) {
@@ -72,7 +74,7 @@ void st_diags_print(const st_diags *all, FILE *to)
         else if (e->file[0] && e->line > 0) fprintf(to, "%s:%d: ", e->file, e->line);
         else if (e->file[0]) fprintf(to, "%s: ", e->file);
         fprintf(to, "%s: %s\n", d->warning ? "warning" : "error", e->message[0] ? e->message : st_code_name(e->code));
-        if (d->line_text[0]) print_line(d, to);
+        if (d->line_text[0]) fprintf(to, "    %s\n", d->line_text);
         if (d->line_text[0] && d->caret > 0) print_caret(d, to);
         if (e->detail[0]) fprintf(to, "  detail: %s\n", e->detail);
         if (e->hint[0]) fprintf(to, "  hint: %s\n", e->hint);

@@ -80,6 +80,17 @@ static void mistakes_with_carets(void **state)
     free(text);
 }
 
+static void unprintable_lines(void **state)
+{
+    st_diags d = {0};
+    st_error e = {0};
+    st_fail_at(&e, ST_E_CONFIG, "a", 1, 8, "x");
+    st_diags_add(&d, &e, "caf\xE9 \x1B\x80=", false);
+    char *text = shown(&d);
+    assert_string_equal(text, "a:1:8: error: x\n    caf? ?\?=\n           ^\n");
+    free(text);
+}
+
 /* The caret of a long line stands below the right character of the part that is shown. */
 static void long_lines(void **state)
 {
@@ -124,7 +135,7 @@ int main(void)
         cmocka_unit_test(first_error_wins),
         cmocka_unit_test(long_and_multi_line_texts),
         cmocka_unit_test(mistakes_with_carets),
-        cmocka_unit_test(long_lines),
+        cmocka_unit_test(unprintable_lines), cmocka_unit_test(long_lines),
         cmocka_unit_test(too_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
