@@ -43,6 +43,8 @@ typedef struct st_packed_row {
     st_media_plan *plans;           /* [caps.items] of the items in this row, in order                      */
     int64_t *sample;                /* [sequences] record index                                             */
 } st_packed_row;
+/* Whether it fits an empty row of this shape; payloads are not looked at. */
+int st_row_check(const st_row_shape *, const st_prepared *, st_error *);
 int st_row_create(st_arena *, const st_row_shape *, st_packed_row **, st_error *);
 void st_row_clear(st_packed_row *);
 /* ST_OK and *fits 0 when it does not fit beside what is there. A sequence that can never fit is ST_E_DATA. */

@@ -399,10 +399,17 @@ static void add_lossy(st_buf *out, const char *text, size_t n)
     }
 }
 
+static int decode_numbers(const int32_t *ids, int32_t n, st_buf *out, st_error *error)
+{
+    for (int32_t i = 0; i < n; i++) st_buf_printf(out, "%s%d", i ? " " : "", ids[i]);
+    return out->failed ? st_fail(error, ST_E_NOMEM, "no memory to decode %d tokens", n) : ST_OK;
+}
+
 /* Ids without a piece (padding rows of the embedding) write nothing; broken UTF-8 becomes U+FFFD. */
 int st_tokenizer_decode(const st_tokenizer *t, const int32_t *ids, int32_t n, int skip_special, st_buf *out, st_error *error)
 {
     st_buf bytes = {0};
+    if (!t) return decode_numbers(ids, n, out, error);
     for (int32_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= t->size || t->id_kind[ids[i]] == ST_ID_FREE) continue;
         if (skip_special && t->id_kind[ids[i]] == ST_ID_SPECIAL) continue;

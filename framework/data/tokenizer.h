@@ -13,5 +13,6 @@ int32_t st_tokenizer_id(const st_tokenizer *, const char *token); /* added token
 /* special 0: added tokens marked special are plain text in it, so data cannot forge a turn; other added tokens (label tags,
  * <think>) are matched as always. */
 int st_tokenizer_encode(const st_tokenizer *, const char *text, size_t n, int special, st_arena *, st_tokens *, st_error *);
+/* Tokenizer NULL: the ids as numbers. */
 int st_tokenizer_decode(const st_tokenizer *, const int32_t *ids, int32_t n, int skip_special, st_buf *, st_error *);
 #endif
