@@ -76,12 +76,21 @@ static void no_spec(st_cli *cli, const char *name, const char *specs)
     st_diags_add(cli->diags, &e, NULL, false);
 }
 
+/* The spec that a checkpoint folder holds. */
+static const char *spec_in(st_cli *cli, const char *folder)
+{
+    const char *path = st_arena_printf(cli->arena, "%s/spec.ini", folder);
+    return path && st_path_exists(path) ? path : NULL;
+}
+
 /* A name without a folder that is no file here is one of the specs that come with the program, with or without ".ini". */
 const char *cli_spec_path(st_cli *cli, const char *name)
 {
     st_places places;
     st_error e = {0};
 
+    const char *inside = spec_in(cli, name);
+    if (inside) return inside;
     if (st_path_exists(name)) return name;
     if (strchr(name, '/')) {
         no_spec(cli, name, NULL);

@@ -107,7 +107,6 @@ static int read_options(st_cli *cli, int argc, char **argv, asked *a)
         {"format", required_argument, NULL, OPT_FORMAT}, {NULL, 0, NULL, 0}};
     int option, code;
 
-    optind = 0;
     while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
         if (option == OPT_SYMBOL) {
             if (!optarg[0] || optarg[1]) return cli_usage_error(cli, argv, "'%s' is not one character", optarg);

@@ -71,7 +71,6 @@ int cli_plugins(st_cli *cli, int argc, char **argv)
     st_registry *r = NULL;
     int option, code;
 
-    optind = 0;
     while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1)
         if ((code = cli_option(cli, option, usage, argv)) >= 0) return code;
     if (optind < argc) return cli_usage_error(cli, argv, "it takes no argument, but got '%s'", argv[optind]);

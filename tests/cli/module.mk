@@ -1,1 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
+cli_tests = tests/cli/program.sh
+TESTS += $(cli_tests)
+EXTRA_DIST += $(cli_tests)
