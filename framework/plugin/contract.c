@@ -41,7 +41,7 @@ static const op head[] = {OP(st_head_ops, configure), OP(st_head_ops, loss)};
 static const op dataset[] = {
     OP(st_dataset_ops, open), OP(st_dataset_ops, count), {"get", offsetof(st_dataset_ops, get), 0, ST_CAP_STREAM},
     OP_IF(st_dataset_ops, next, ST_CAP_STREAM), OP_IF(st_dataset_ops, save, ST_CAP_STREAM),
-    OP_IF(st_dataset_ops, restore, ST_CAP_STREAM), OP(st_dataset_ops, close)};
+    OP_IF(st_dataset_ops, restore, ST_CAP_STREAM)};
 static const op optimizer[] = {
     OP(st_optimizer_ops, configure), OP(st_optimizer_ops, classify), OP(st_optimizer_ops, hyper), OP(st_optimizer_ops, update)};
 

@@ -30,6 +30,6 @@ typedef struct st_dataset_ops {
     int (*save)(const void *self, void *buf, size_t *n);                        /* place in the stream; at most *n bytes      */
     int (*restore)(void *self, const st_worker *, const void *buf, size_t n);
     int (*score)(const void *self, int64_t index, const char *answer, double *sums, int32_t n); /* (optional) task metric     */
-    void (*close)(void *self);
+    void (*close)(void *self);                                                  /* (optional)                                 */
 } st_dataset_ops;
 #endif
