@@ -106,19 +106,27 @@ static int unknown_section(const st_spec *s, const st_section *x, st_diags *diag
     return st_spec_fail_section(s, diags, x->name, hint, "nothing reads the section [%s]", x->name);
 }
 
+/* After an error some readers did not get their turn, and what they would have read is no mistake: then only a slip of
+ * a known name is told. */
+static bool is_slip(const st_section *x, const st_value *v)
+{
+    return st_nearest(v->key, x->key, x->n_keys) != NULL;
+}
+
 int st_spec_check_unused(const st_spec *s, st_diags *diags)
 {
+    bool complete = diags->errors == 0;
     int rc = ST_OK, code;
     for (int i = 0; i < s->n_sections; i++) {
         const st_section *x = s->section[i];
         if (!x->present) continue;
         if (!x->known) {
-            code = unknown_section(s, x, diags);
+            code = complete ? unknown_section(s, x, diags) : ST_OK;
             if (rc == ST_OK) rc = code;
             continue;
         }
         for (int k = 0; k < x->n_values; k++) {
-            if (x->value[k]->used) continue;
+            if (x->value[k]->used || (!complete && !is_slip(x, x->value[k]))) continue;
             code = unknown_key(s, x, x->value[k], diags);
             if (rc == ST_OK) rc = code;
         }

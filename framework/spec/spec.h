@@ -42,7 +42,8 @@ int st_spec_fail_section(const st_spec *, st_diags *, const char *section, const
     ST_PRINTF(5, 6);
 /* An error found inside a value (a pattern): its column counts from the value's first character. */
 int st_spec_fail_inside(const st_spec *, st_diags *, const st_value *v, const st_error *inner);
-/* After all tables are bound: every section and key that nobody knows is an error with the nearest known name. */
+/* After all tables are bound: every section and key that nobody knows is an error with the nearest known name. When
+ * diags holds an error already, some readers had no turn: then only keys that look like a slip of a known one. */
 int st_spec_check_unused(const st_spec *, st_diags *);
 
 /* ---- binding a section to a struct by its parameter table (bind.c) ---- */

@@ -203,6 +203,42 @@ static void several_mistakes(void **state)
     st_spec_destroy(s);
 }
 
+/* What stands behind an error may not have had its reader yet: only slips of known names are told. */
+static void readers_that_had_no_turn(void **state)
+{
+    static const char unread[] = "[layer.*]\nheads = 4\nheds = 4\nother = 1\n[later]\nkey = 1\n";
+    layer l;
+    st_spec *s;
+    st_diags d;
+    st_error e = {.code = ST_E_CONFIG, .message = "before"};
+    assert_int_equal(bind_text(unread, &layers, &l, &s, &d), ST_OK);
+    assert_int_equal(st_spec_check_unused(s, &d), ST_E_CONFIG);
+    assert_int_equal(d.errors, 3);
+    memset(&d, 0, sizeof d);
+    st_diags_add(&d, &e, NULL, false);
+    assert_int_equal(st_spec_check_unused(s, &d), ST_E_CONFIG);
+    assert_int_equal(d.errors, 2);
+    assert_string_equal(d.item[1].error.hint, "did you mean \"heads\"?");
+    st_spec_destroy(s);
+}
+
+static void taken_values_are_known(void **state)
+{
+    layer l;
+    st_spec *s;
+    st_diags d;
+    const st_value *v;
+    assert_int_equal(bind_text("[layer.*]\nheads = 4\n", &layers, &l, &s, &d), ST_OK);
+    int n = st_spec_defaults(s, &v);
+    assert_true(n > 0);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(v[i].origin, ST_FROM_DEFAULT);
+        assert_string_equal(v[i].section, "layer.*");
+        assert_string_not_equal(v[i].key, "heads");
+    }
+    st_spec_destroy(s);
+}
+
 typedef struct aged { int64_t width, depth, height; } aged;
 
 static void aging_keys(void **state)
@@ -272,6 +308,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),           cmocka_unit_test(all_types),        cmocka_unit_test(wrong_values),
         cmocka_unit_test(missing_and_shared), cmocka_unit_test(several_mistakes), cmocka_unit_test(aging_keys),
+        cmocka_unit_test(readers_that_had_no_turn), cmocka_unit_test(taken_values_are_known),
         cmocka_unit_test(other_strides),      cmocka_unit_test(wrong_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
