@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gelu_mlp/gelu_mlp.c - the plain MLP: y = W_2 act(W_1 x + b_1) + b_2, with a choice of activations. The activation rides on the
- * first product; the value before it is kept for backward. */
+/* gelu_mlp/gelu_mlp.c - the plain MLP: y = W_2 act(W_1 x + b_1) + b_2, with a choice of activations. The activation is an operation
+ * of its own, not part of the first product: so a backward pass that computes it again gets the same bits. */
 #include <strata/layer.h>
 
 typedef struct gelu_mlp { int64_t width; int32_t act, bias; st_wid fc1, fc1_bias, fc2, fc2_bias; } gelu_mlp;
@@ -30,10 +30,10 @@ static int forward(const void *self, st_step *s, const st_tensor *x, const st_te
     const gelu_mlp *m = self;
     const int64_t n = x->dim[0];
     const st_tensor before = st_keep(s, BEFORE, s->dtype, n, m->width), after = st_keep(s, AFTER, s->dtype, n, m->width);
-    st_linear_args fc1 = {.size = sizeof fc1, .w = m->fc1, .bias = m->fc1_bias, .act = act_of(m), .x = x, .y = &after,
-                          .aux = &before};
+    st_linear_args fc1 = {.size = sizeof fc1, .w = m->fc1, .bias = m->fc1_bias, .x = x, .y = &before};
     st_linear_args fc2 = {.size = sizeof fc2, .w = m->fc2, .bias = m->fc2_bias, .x = &after, .y = y};
     s->api->linear(s, &fc1);
+    ST_OP(s, act, act_of(m), &before, &after);
     return s->api->linear(s, &fc2);
 }
 static int backward(const void *self, st_step *s, const st_tensor *x, const st_tensor *dy, const st_tensor *dx)
