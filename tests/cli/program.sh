@@ -1,19 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The program as a user meets it: usage, exit status, plugins, inspect.
-. "$ST_SRCDIR/tests/build/tap.sh"
-strata=$ST_BUILDDIR/strata
+. "$ST_SRCDIR/tests/cli/cli.sh"
 
-# exits CODE TEXT COMMAND...: the command ends with CODE, and TEXT is in what it prints
-exits() {
-    want=$1 text=$2
-    shift 2
-    "$@" > "$scratch/said" 2>&1
-    got=$?
-    cat "$scratch/said"
-    [ $got = "$want" ] || { echo "exit status $got, it should be $want"; return 1; }
-    grep -qF -- "$text" "$scratch/said" || { echo "this should have been printed: $text"; return 1; }
-}
 # silent COMMAND...: nothing goes to the error output
 silent() { "$@" 2>&1 > /dev/null | tee "$scratch/errors"; [ ! -s "$scratch/errors" ]; }
 

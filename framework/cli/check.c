@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli/check.c - `strata check`: goes the way of `strata train` up to the first thing that would be made on disk or on a device,
+ * and tells all mistakes, or what would be trained. */
+#include "config.h"
+#include "cli/commands.h"
+#include "train/run.h"
+#include <inttypes.h>
+#include <string.h>
+
+static const char usage[] =
+    "usage: strata check SPEC [OPTION...]\n"
+    "\n"
+    "Finds all mistakes of a spec, or prints what it would train: the expanded pattern, the layers, parameters and memory.\n"
+    "SPEC is a file, or the name of a spec that came with the program, such as receipts-tiny. Nothing is written.\n"
+    "\n"
+    "options:\n"
+    CLI_HELP_SET
+    "      --explain                   print each value with where it comes from\n"
+    CLI_HELP_OPTIONS;
+
+enum { OPT_EXPLAIN = CLI_OPT_OWN };
+
+/* ---- --explain ---- */
+
+static void explain_value(const st_value *v, FILE *out)
+{
+    char left[96];
+    bool plain = !strpbrk(v->text, "\n\r");
+
+    snprintf(left, sizeof left, "%s = %s", v->key, plain ? v->text : "(several lines)");
+    fprintf(out, "  %-48s ; ", left);
+    switch (v->origin) {
+    case ST_FROM_SET: fputs("--set\n", out); break;
+    case ST_FROM_DEFAULT: fputs("default\n", out); break;
+    case ST_FROM_STACK: fprintf(out, "[stack], %s:%d\n", v->file, v->line); break;
+    case ST_FROM_SUGAR: fprintf(out, "worked out from %s:%d\n", v->file, v->line); break;
+    default: fprintf(out, "%s:%d\n", v->file, v->line); break;
+    }
+}
+
+static void explain_section(const st_spec *spec, const char *section, FILE *out)
+{
+    const st_value *const *given, *taken;
+    int n = st_spec_has(spec, section) ? st_spec_values(spec, section, &given) : 0, n_taken = st_spec_defaults(spec, &taken);
+
+    fprintf(out, "[%s]\n", section);
+    for (int i = 0; i < n; i++) explain_value(given[i], out);
+    for (int i = 0; i < n_taken; i++)
+        if (!strcmp(taken[i].section, section)) explain_value(&taken[i], out);
+    fputc('\n', out);
+}
+
+static void explain(const st_spec *spec, FILE *out)
+{
+    const char *const *sections;
+    const st_value *taken;
+    int n = st_spec_sections(spec, &sections), n_taken = st_spec_defaults(spec, &taken);
+
+    for (int i = 0; i < n; i++) explain_section(spec, sections[i], out);
+    for (int i = 0; i < n_taken; i++) { /* sections that the spec leaves out altogether */
+        bool first = !st_spec_has(spec, taken[i].section);
+        for (int j = 0; j < i && first; j++) first = strcmp(taken[i].section, taken[j].section) != 0;
+        if (first) explain_section(spec, taken[i].section, out);
+    }
+}
+
+/* ---- what would be trained ---- */
+
+static const char *grouped(int64_t n, char *text, size_t size) /* 1,234,567 */
+{
+    char plain[32];
+    int digits = snprintf(plain, sizeof plain, "%" PRId64, n), at = 0;
+
+    for (int i = 0; i < digits && at + 2 < (int)size; i++) {
+        if (i && (digits - i) % 3 == 0) text[at++] = ',';
+        text[at++] = plain[i];
+    }
+    text[at] = 0;
+    return text;
+}
+
+static void print_layers(const st_model *m, FILE *out)
+{
+    const st_model_layer *l;
+    int n = st_model_layers(m, &l);
+    char count[48];
+
+    fputs("\nmade of                                                       parameters\n", out);
+    for (int i = 0; i < n; i++)
+        fprintf(out, "  %-24s %c %-18s %-9s %14s\n", *l[i].path ? l[i].path : "(host)", l[i].symbol ? l[i].symbol : ' ',
+                l[i].plugin ? l[i].plugin->name : "", l[i].plugin ? l[i].plugin->version : "",
+                grouped(l[i].parameters, count, sizeof count));
+}
+
+static void print_part(const st_model *m, const char *part, FILE *out)
+{
+    const st_model_weight *const *w;
+    int n = st_model_weights(m, &w);
+    int64_t all = 0, trained = st_model_parameters(m, part);
+    char count[48];
+
+    for (int i = 0; i < n; i++)
+        if ((!part || !strcmp(w[i]->part, part)) && !(w[i]->flags & (ST_W_STATE | ST_W_CONST))) all += w[i]->count;
+    fprintf(out, "  %-24s %s", part ? part : "all", grouped(all, count, sizeof count));
+    if (trained != all) fprintf(out, ", of which trained %s", grouped(trained, count, sizeof count));
+    fputc('\n', out);
+}
+
+static void print_parts(const st_model *m, FILE *out)
+{
+    const st_model_weight *const *w;
+    int n = st_model_weights(m, &w);
+
+    fputs("\nparameters by part\n", out);
+    for (int i = 0; i < n; i++) {
+        bool first = true;
+        for (int j = 0; j < i && first; j++) first = strcmp(w[i]->part, w[j]->part) != 0;
+        if (first) print_part(m, w[i]->part, out);
+    }
+    print_part(m, NULL, out);
+}
+
+static void print_plan(const st_model *m, FILE *out)
+{
+    const double mib = 1 << 20;
+    st_plan_bytes b;
+
+    st_model_plan_bytes(m, &b);
+    fprintf(out, "\nmemory                     %.1f MiB\n", (double)b.total / mib);
+    fprintf(out, "  weights and masters      %.1f\n", (double)(b.weights + b.masters) / mib);
+    fprintf(out, "  gradients, optimizer     %.1f\n", (double)(b.gradients + b.optimizer) / mib);
+    fprintf(out, "  kept, scratch, workspace %.1f\n", (double)(b.kept + b.scratch + b.workspace) / mib);
+    fprintf(out, "  rows                     %.1f\n", (double)b.rows / mib);
+    fprintf(out, "work of one row            %.3g FLOP, of which matrix products %.3g\n", st_model_flops(m),
+            st_model_gemm_flops(m));
+}
+
+static int print_run(const st_run *r, FILE *out, st_error *e)
+{
+    static const char *const names[ST_DTYPES] = {[ST_F64] = "f64", [ST_F32] = "f32", [ST_BF16] = "bf16", [ST_F16] = "f16"};
+    int32_t dtype = st_model_dtype(r->model);
+
+    ST_TRY(st_model_plan(r->model, e)); /* the real code with counting memory: finds what shapes alone can tell */
+    fprintf(out, "%s can train\n\n", st_spec_path(r->spec));
+    fprintf(out, "pattern    %s\n", st_model_pattern(r->model));
+    fprintf(out, "backend    %s, %s\n", st_model_backend(r->model), names[dtype] ? names[dtype] : "?");
+    if (r->train && st_loader_count(r->train) >= 0) fprintf(out, "samples    %" PRId64, st_loader_count(r->train));
+    if (r->valid && st_loader_count(r->valid) >= 0) fprintf(out, ", held out %" PRId64, st_loader_count(r->valid));
+    fprintf(out, "\nsteps      %" PRId64 "\n", r->config.run.steps);
+    print_layers(r->model, out);
+    print_parts(r->model, out);
+    print_plan(r->model, out);
+    return ST_OK;
+}
+
+/* ---- the command ---- */
+
+static int check(st_cli *cli, const char *name, bool explained)
+{
+    st_train_options o = {.resume = 1, .screen = cli->out}; /* resume: an output folder that is there is no mistake */
+    st_run r = {.options = &o, .arena = cli->arena, .saved_step = -1};
+    st_error e = {0};
+    int rc = cli_start(cli, 0);
+
+    if (rc == ST_OK) rc = cli_load(cli, name, &o.spec, &o.registry);
+    if (rc == ST_OK) {
+        r.base = cli->base;
+        r.spec = o.spec;
+        rc = st_run_prepare(&r, cli->diags);
+        if (rc == ST_OK && (rc = print_run(&r, cli->out, &e)) != ST_OK) st_diags_add(cli->diags, &e, NULL, false);
+        if (explained) fputs("\n", cli->out);
+        if (explained) explain(o.spec, cli->out);
+        r.arena = NULL; /* the command's own */
+        st_run_close(&r);
+    }
+    int code = cli_report(cli, rc);
+    st_registry_close(o.registry);
+    st_spec_destroy(o.spec);
+    return code;
+}
+
+int cli_check(st_cli *cli, int argc, char **argv)
+{
+    static const struct option options[] = {
+        CLI_OPTIONS, CLI_OPTION_SET, {"explain", no_argument, NULL, OPT_EXPLAIN}, {NULL, 0, NULL, 0}};
+    bool explained = false;
+    int option, code;
+
+    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1)
+        if (option == OPT_EXPLAIN) explained = true;
+        else if ((code = cli_option(cli, option, usage, argv)) >= 0) return code;
+    if (optind + 1 != argc)
+        return optind < argc ? cli_usage_error(cli, argv, "one spec at a time, '%s' is too much", argv[optind + 1]) :
+                               cli_usage_error(cli, argv, "which spec?");
+    return check(cli, argv[optind], explained);
+}

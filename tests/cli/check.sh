@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `strata check`: a good spec tells what it would train, a bad one all its mistakes; nothing is written.
+. "$ST_SRCDIR/tests/cli/cli.sh"
+
+cat > "$scratch/good.ini" << 'END'
+[run]
+steps = 20
+precision = f32
+[stack]
+blocks = 4
+hidden = 32
+vocab = 64
+[layer.G]
+key_heads = 2
+value_heads = 2
+key_dim = 16
+value_dim = 16
+[layer.*]
+heads = 2
+kv_heads = 1
+head_dim = 16
+[layer.-]
+width = 64
+[position]
+plugin = rope
+[batch]
+tokens = 128
+[dataset.train]
+plugin = mock
+[optimizer]
+plugin = adamw
+[schedule]
+lr = 1e-3
+END
+good=$scratch/good.ini
+cd "$scratch" || exit 99
+
+must 'a good spec can train' exits 0 'can train' "$strata" check "$good"
+must 'the pattern is expanded' exits 0 'G-G-G-*-' "$strata" check "$good"
+must 'layers are named with their plugin' exits 0 'gated_delta_net' "$strata" check "$good"
+must 'parameters are told by part' exits 0 'language' "$strata" check "$good"
+must 'a value has its place' exits 0 "; $good:6" "$strata" check "$good" --explain
+must 'an override has its place' exits 0 'hidden = 64                                      ; --set' \
+    "$strata" check "$good" --explain --set stack.hidden=64
+must 'a default is told' exits 0 '; default' "$strata" check "$good" --explain
+must 'an embedded spec is found by name' exits 1 'name = receipts-tiny' "$strata" check receipts-tiny --explain \
+    --set run.steps=x
+must 'a spec that is nowhere is refused' exits 1 'there is no spec nowhere' "$strata" check nowhere
+must 'all mistakes are told: the first' exits 1 '[schedule] lr = fast' "$strata" check "$good" \
+    --set schedule.lr=fast --set stack.hiden=7 --set stack.blocks=0
+must 'all mistakes are told: the second' exits 1 'did you mean "hidden"?' "$strata" check "$good" \
+    --set schedule.lr=fast --set stack.hiden=7 --set stack.blocks=0
+sed 's/^blocks = 4/pattern = G-Q/' "$good" > "$scratch/symbol.ini"
+must 'a symbol that nobody claims is shown in its place' exits 1 "$scratch/symbol.ini:5:13: error: 'Q'" "$strata" check \
+    "$scratch/symbol.ini"
+mkdir "$scratch/abi"
+printf '[manifest]\nformat = 1\n[plugin]\nname = fixture\nkind = layer\nmodule = %s\nabi = 1\nversion = 0.1\n' \
+    "$ST_BUILDDIR/tests/plugin/.libs/fix_newer.so" > "$scratch/abi/fixture.ini"
+must 'a module for another ABI is refused with both versions' exits 1 'plugin ABI 1.7, this host has 1.0' "$strata" check "$good" \
+    --set "layer.-.plugin=fixture" --plugin-path "$scratch/abi"
+cp -r "$scratch/abi" "$scratch/open" && chmod 777 "$scratch/open"
+must 'a plugin in a world-writable directory is not used' exits 1 'no layer plugin fixture' "$strata" check "$good" \
+    --set "layer.-.plugin=fixture" --plugin-path "$scratch/open"
+must 'no spec is wrong usage' exits 2 'which spec?' "$strata" check
+must 'two specs are wrong usage' exits 2 'too much' "$strata" check "$good" "$good"
+must 'nothing was written' test ! -e "$scratch/runs"
+tap_done
