@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+if HAVE_CMOCKA
 check_PROGRAMS += tests/plugin/test_registry tests/plugin/test_module tests/plugin/test_self
 TESTS += tests/plugin/test_registry tests/plugin/test_module tests/plugin/test_self
 
@@ -13,6 +14,7 @@ tests_plugin_test_module_LDADD = $(TEST_LIBS)
 tests_plugin_test_self_SOURCES = tests/plugin/test_self.c tests/plugin/plugin_test.h
 tests_plugin_test_self_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_plugin_test_self_LDADD = $(TEST_LIBS)
+endif
 
 # Modules with one thing wrong each; they are built for the tests only and never installed (libtool wants an -rpath).
 FIXTURE_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
