@@ -86,7 +86,7 @@ static void search(st_model *m, const char *name, int32_t layer, const st_tensor
 void model_look(st_model *m, const char *name, int32_t layer, const st_tensor *t)
 {
     st_error e = {0};
-    double *v;
+    double *v = NULL;
 
     if (m->run.planning || m->run.s.status != ST_OK || (!m->probe && !m->searching)) return;
     if (fetch(m, t, &v, &e) != ST_OK) {

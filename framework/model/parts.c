@@ -150,7 +150,7 @@ int model_check_pattern(st_model *m, st_diags *d)
     const st_value *at, *given;
     st_pattern other;
     st_error e = {0};
-    char *text;
+    char *text = NULL;
 
     ST_TRY(pattern_text(m, d, &text, &at));
     if (st_pattern_parse(text, &symbols, 0, m->arena, &m->parts_of_pattern, &e) != ST_OK ||

@@ -1,1 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+model_tests = tests/model/test_step
+model_fixture = tests/model/fixture.c tests/model/fixture.h
+if HAVE_CMOCKA
+check_PROGRAMS += $(model_tests)
+TESTS += $(model_tests)
+tests_model_test_step_SOURCES = tests/model/test_step.c $(model_fixture)
+tests_model_test_step_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_model_test_step_LDADD = $(TEST_LIBS)
+endif
