@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint/safetensors.c - reads one safetensors file.
  *
- * The file is mapped and nothing in it is believed: the header's length is compared with the file's before it is used, the
- * JSON text goes through jansson (which bounds its depth and refuses a repeated key), each tensor's type, shape and byte range
- * must agree with each other, and together the ranges must cover the data exactly once. No size that the file merely claims is
- * ever allocated. Names point into the parsed header, data into the mapping. A file that another process shortens while it is
- * open cannot be guarded against: the writer of this room never changes a file in place. */
+ * The file is mapped and nothing in it is believed: the header's length is compared with the file's before it is
+ * used, the JSON text goes through jansson (which bounds its depth and refuses a repeated key), each tensor's type,
+ * shape and byte range must agree with each other, and together the ranges must cover the data exactly once. No size
+ * that the file merely claims is ever allocated. Names point into the parsed header, data into the mapping. A file
+ * that another process shortens while it is open cannot be guarded against: the writer of this room never changes a
+ * file in place. */
 #include "config.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_format.h"
@@ -22,12 +23,12 @@
 struct st_tensors {
     char *path;
     void *map;
-    size_t size;                /* of the file                                             */
-    const unsigned char *data;  /* behind the header                                       */
+    size_t size;               /* of the file                                             */
+    const unsigned char *data; /* behind the header                                       */
     size_t data_size;
-    json_t *header;             /* owns all names                                          */
+    json_t *header; /* owns all names                                          */
     int32_t n;
-    st_file_tensor *list;       /* [n] in the order of their data                          */
+    st_file_tensor *list;           /* [n] in the order of their data                          */
     const st_file_tensor **by_name; /* [n] sorted                                          */
 };
 
@@ -94,8 +95,7 @@ static int bad(st_error *e, const st_tensors *t, const char *hint, const char *f
 
 static int read_shape(const st_tensors *t, const char *name, const json_t *shape, st_file_tensor *out, st_error *e)
 {
-    if (!json_is_array(shape))
-        return bad(e, t, NULL, "tensor '" NAME_FMT "' has no list 'shape'", NAME_ARGS(name));
+    if (!json_is_array(shape)) return bad(e, t, NULL, "tensor '" NAME_FMT "' has no list 'shape'", NAME_ARGS(name));
     size_t nd = json_array_size(shape);
     if (nd > ST_TENSOR_DIMS)
         return bad(e, t, NULL, "tensor '" NAME_FMT "' has %zu dimensions, at most %d are read", NAME_ARGS(name), nd,
@@ -111,11 +111,13 @@ static int read_shape(const st_tensors *t, const char *name, const json_t *shape
     return ST_OK;
 }
 
-static int read_range(const st_tensors *t, const char *name, const json_t *range, int64_t *begin, int64_t *end, st_error *e)
+static int read_range(const st_tensors *t, const char *name, const json_t *range, int64_t *begin, int64_t *end,
+                      st_error *e)
 {
     if (!json_is_array(range) || json_array_size(range) != 2 || !json_is_integer(json_array_get(range, 0)) ||
         !json_is_integer(json_array_get(range, 1)))
-        return bad(e, t, NULL, "tensor '" NAME_FMT "': 'data_offsets' is not a list of two whole numbers", NAME_ARGS(name));
+        return bad(e, t, NULL, "tensor '" NAME_FMT "': 'data_offsets' is not a list of two whole numbers",
+                   NAME_ARGS(name));
     *begin = json_integer_value(json_array_get(range, 0));
     *end = json_integer_value(json_array_get(range, 1));
     if (*begin < 0 || *end < *begin)
@@ -146,7 +148,8 @@ static int read_entry(const st_tensors *t, const char *name, const json_t *entry
         return bad(e, t, NULL, "tensor '" NAME_FMT "': its shape does not describe a number of whole bytes",
                    NAME_ARGS(name));
     if (bytes != end - begin)
-        return bad(e, t, NULL, "tensor '" NAME_FMT "': shape and dtype %s need %" PRId64 " bytes, data_offsets span %" PRId64,
+        return bad(e, t, NULL,
+                   "tensor '" NAME_FMT "': shape and dtype %s need %" PRId64 " bytes, data_offsets span %" PRId64,
                    NAME_ARGS(name), type->name, bytes, end - begin);
     out->name = name;
     out->dtype = type->dtype;
@@ -162,8 +165,11 @@ static int read_metadata(const st_tensors *t, const json_t *metadata, st_error *
     json_t *value;
 
     if (!json_is_object(metadata)) return bad(e, t, NULL, "'__metadata__' is not an object");
-    json_object_foreach((json_t *)metadata, key, value) if (!json_is_string(value))
-        return bad(e, t, NULL, "'__metadata__': the value of '" NAME_FMT "' is not text", NAME_ARGS(key));
+    json_object_foreach((json_t *)metadata, key, value)
+    {
+        if (!json_is_string(value))
+            return bad(e, t, NULL, "'__metadata__': the value of '" NAME_FMT "' is not text", NAME_ARGS(key));
+    }
     return ST_OK;
 }
 
@@ -192,11 +198,13 @@ static int check_cover(const st_tensors *t, st_error *e)
         const st_file_tensor *x = &t->list[i];
         size_t begin = (size_t)((const unsigned char *)x->data - t->data);
         if (begin < at)
-            return bad(e, t, NULL, "tensors '" NAME_FMT "' and '" NAME_FMT "' overlap: one ends at byte %zu, the other "
-                       "begins at %zu", NAME_ARGS(before), NAME_ARGS(x->name), at, begin);
+            return bad(e, t, NULL,
+                       "tensors '" NAME_FMT "' and '" NAME_FMT "' overlap: one ends at byte %zu, the other "
+                       "begins at %zu",
+                       NAME_ARGS(before), NAME_ARGS(x->name), at, begin);
         if (begin > at)
-            return bad(e, t, NULL, "bytes %zu to %zu of the data, before tensor '" NAME_FMT "', belong to no tensor", at,
-                       begin, NAME_ARGS(x->name));
+            return bad(e, t, NULL, "bytes %zu to %zu of the data, before tensor '" NAME_FMT "', belong to no tensor",
+                       at, begin, NAME_ARGS(x->name));
         at = begin + x->bytes;
         before = x->name;
     }
@@ -215,7 +223,8 @@ static int read_header(st_tensors *t, st_error *e)
     t->list = calloc(n ? n : 1, sizeof *t->list);
     t->by_name = calloc(n ? n : 1, sizeof *t->by_name);
     if (!t->list || !t->by_name) return st_fail(e, ST_E_NOMEM, "%s: no memory for %zu tensors", t->path, n);
-    json_object_foreach(t->header, name, entry) {
+    json_object_foreach(t->header, name, entry)
+    {
         if (!strcmp(name, "__metadata__")) ST_TRY(read_metadata(t, entry, e));
         else {
             ST_TRY(read_entry(t, name, entry, &t->list[t->n], e));
@@ -255,9 +264,11 @@ static int read_file(st_tensors *t, st_error *e)
     if (length < 2) return bad(e, t, NULL, "the header claims %" PRIu64 " bytes, the least is 2", length);
     if (length > t->size - 8)
         return bad(e, t, "fetch the file again",
-                   "not a tensor file, or one cut short: its header claims %" PRIu64 " bytes, %zu are there", length, t->size - 8);
+                   "not a tensor file, or one cut short: its header claims %" PRIu64 " bytes, %zu are there", length,
+                   t->size - 8);
     if (length > ST_FORMAT_HEADER_MAX)
-        return bad(e, t, NULL, "the header has %" PRIu64 " bytes, the format's limit is %d", length, ST_FORMAT_HEADER_MAX);
+        return bad(e, t, NULL, "the header has %" PRIu64 " bytes, the format's limit is %d", length,
+                   ST_FORMAT_HEADER_MAX);
     t->data = p + 8 + length;
     t->data_size = t->size - 8 - (size_t)length;
     return parse_header(t, p + 8, (size_t)length, e);
@@ -273,8 +284,10 @@ static int map_file(st_tensors *t, st_error *e)
     if (fstat(fd, &s)) rc = st_fail_errno(e, t->path, "look at");
     else if (!S_ISREG(s.st_mode)) rc = bad(e, t, NULL, "not a tensor file: not a regular file");
     else if (s.st_size < 8)
-        rc = bad(e, t, NULL, "not a tensor file: %lld bytes, the length of the header alone takes 8", (long long)s.st_size);
-    else if ((uint64_t)s.st_size > SIZE_MAX / 2) rc = bad(e, t, NULL, "%lld bytes are too many to map", (long long)s.st_size);
+        rc = bad(e, t, NULL, "not a tensor file: %lld bytes, the length of the header alone takes 8",
+                 (long long)s.st_size);
+    else if ((uint64_t)s.st_size > SIZE_MAX / 2)
+        rc = bad(e, t, NULL, "%lld bytes are too many to map", (long long)s.st_size);
     if (rc == ST_OK) {
         t->size = (size_t)s.st_size;
         t->map = mmap(NULL, t->size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -389,7 +402,7 @@ int st_tensor_to_f64(const st_file_tensor *t, double *out, st_error *e)
     case ST_I32: EACH(int32_t, v);
     case ST_U8: EACH(uint8_t, v);
     default:
-        return st_fail(e, ST_E_UNSUPPORTED, "tensor '" NAME_FMT "': values of dtype %s cannot be used here", NAME_ARGS(t->name),
-                       t->dtype_name);
+        return st_fail(e, ST_E_UNSUPPORTED, "tensor '" NAME_FMT "': values of dtype %s cannot be used here",
+                       NAME_ARGS(t->name), t->dtype_name);
     }
 }

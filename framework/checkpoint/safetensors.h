@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint/safetensors.h - the safetensors file format: 8-byte length, JSON header, data. Every field is checked before use. */
+/* checkpoint/safetensors.h - the safetensors file format: 8-byte length, JSON header, data. Every field is checked
+ * before use. */
 #ifndef ST_SAFETENSORS_H
 #define ST_SAFETENSORS_H
 #include "base/base.h"
@@ -7,7 +8,7 @@
 #define ST_TENSOR_DIMS 8
 typedef struct st_file_tensor {
     const char *name;
-    int32_t dtype;                 /* ST_F64, ST_F32, ST_BF16, ST_F16, ST_I64, ST_I32, ST_U8; 0: another, named in dtype_name */
+    int32_t dtype;                 /* ST_F64, F32, BF16, F16, I64, I32, U8; 0: another, named in dtype_name   */
     const char *dtype_name;
     int32_t nd; int64_t dim[ST_TENSOR_DIMS], count;
     size_t bytes; const void *data; /* into the mapping; may be unaligned                                    */
@@ -31,8 +32,9 @@ const st_file_tensor *st_shards_find(const st_shards *, const char *name);
 const char *st_shards_file(const st_shards *, const st_file_tensor *); /* path of the file that holds it      */
 const char *st_shards_warning(const st_shards *);                      /* NULL: nothing odd                   */
 
-/* Streaming writer: declare all, then write the data in the same order, whole or in pieces of one tensor; temporary file beside
- * the final name, fsync, rename on finish. After a failure only abort is left, which also frees; finish always frees. */
+/* Streaming writer: declare all, then write the data in the same order, whole or in pieces of one tensor; temporary
+ * file beside the final name, fsync, rename on finish. After a failure only abort is left, which also frees; finish
+ * always frees. */
 typedef struct st_tensors_out st_tensors_out;
 int st_tensors_create(const char *path, st_tensors_out **, st_error *);
 int st_tensors_meta(st_tensors_out *, const char *key, const char *value);

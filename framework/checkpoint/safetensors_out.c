@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint/safetensors_out.c - writes one safetensors file.
  *
- * All tensors are declared first, so the header is complete before the first byte of data and the data can stream through. The
- * bytes go to a temporary file beside the final name; only finish gives it that name, after fsync, so a reader never sees half a
- * file and a crash leaves the old one. The first failure sticks: later calls return it. */
+ * All tensors are declared first, so the header is complete before the first byte of data and the data can stream
+ * through. The bytes go to a temporary file beside the final name; only finish gives it that name, after fsync, so a
+ * reader never sees half a file and a crash leaves the old one. The first failure sticks: later calls return it. */
 #include "config.h"
 #include "checkpoint/safetensors_format.h"
 #include <errno.h>
@@ -16,11 +16,14 @@
 
 struct st_tensors_out {
     char *path, *temporary;
-    int fd, status;         /* fd -1: closed                                       */
-    json_t *header, *meta;  /* header in order of declaration                      */
-    int32_t n, next;        /* tensors declared; the one that is being written     */
+    int fd, status;        /* fd -1: closed                                       */
+    json_t *header, *meta; /* header in order of declaration                      */
+    int32_t n, next;       /* tensors declared; the one that is being written     */
     int32_t cap;
-    struct { const char *name; int64_t bytes; } *tensor; /* names belong to `header`   */
+    struct {
+        const char *name;
+        int64_t bytes;
+    } * tensor;             /* names belong to `header`   */
     int64_t written, total; /* of tensor[next]; of all                             */
     int32_t begun;          /* the header is on disk                               */
 };
@@ -106,13 +109,15 @@ int st_tensors_declare(st_tensors_out *o, const char *name, int32_t dtype, int32
 
     if (o->status != ST_OK) return o->status;
     if (o->begun)
-        return failed(o, st_fail(e, ST_E_INTERNAL, "%s: tensor '%.96s' declared after data was written", o->path, name));
+        return failed(o,
+                      st_fail(e, ST_E_INTERNAL, "%s: tensor '%.96s' declared after data was written", o->path, name));
     if (!type || nd < 0 || nd > ST_TENSOR_DIMS || !st_format_bytes(type, nd, dim, &count, &bytes) ||
         __builtin_add_overflow(o->total, bytes, &end))
-        return failed(o, st_fail(e, ST_E_INTERNAL, "%s: tensor '%.96s': dtype %d with %d dimensions cannot be stored", o->path,
-                                 name, dtype, nd));
+        return failed(o, st_fail(e, ST_E_INTERNAL, "%s: tensor '%.96s': dtype %d with %d dimensions cannot be stored",
+                                 o->path, name, dtype, nd));
     size_t bad_at;
-    if (!strcmp(name, "__metadata__") || json_object_get(o->header, name) || !st_utf8_valid(name, strlen(name), &bad_at))
+    if (!strcmp(name, "__metadata__") || json_object_get(o->header, name) ||
+        !st_utf8_valid(name, strlen(name), &bad_at))
         return failed(o, st_fail(e, ST_E_INTERNAL, "%s: the tensor name '%.96s' is taken or not UTF-8", o->path, name));
     json_t *shape = json_array();
     for (int32_t i = 0; i < nd; i++) json_array_append_new(shape, json_integer(dim[i]));
@@ -148,8 +153,8 @@ static int put_header(st_tensors_out *o, st_error *e)
     size_t n = strlen(text), padded = (n + 7) / 8 * 8;
     int rc = ST_OK;
     if (padded > ST_FORMAT_HEADER_MAX)
-        rc = failed(o, st_fail(e, ST_E_UNSUPPORTED, "%s: the header has %zu bytes, the format's limit is %d", o->path, padded,
-                               ST_FORMAT_HEADER_MAX));
+        rc = failed(o, st_fail(e, ST_E_UNSUPPORTED, "%s: the header has %zu bytes, the format's limit is %d", o->path,
+                               padded, ST_FORMAT_HEADER_MAX));
     for (int i = 0; i < 8; i++) length[i] = (unsigned char)(padded >> 8 * i);
     if (rc == ST_OK) rc = put(o, length, sizeof length, e);
     if (rc == ST_OK) rc = put(o, text, n, e);
@@ -174,8 +179,8 @@ int st_tensors_write(st_tensors_out *o, const void *data, size_t bytes, st_error
     skip_whole(o);
     int64_t room = o->next < o->n ? o->tensor[o->next].bytes - o->written : 0;
     if (bytes > (uint64_t)room)
-        return failed(o, st_fail(e, ST_E_INTERNAL, "%s: %zu bytes written where tensor '%.96s' takes %" PRId64 " more", o->path,
-                                 bytes, o->next < o->n ? o->tensor[o->next].name : "(none is left)", room));
+        return failed(o, st_fail(e, ST_E_INTERNAL, "%s: %zu bytes written where tensor '%.96s' takes %" PRId64 " more",
+                                 o->path, bytes, o->next < o->n ? o->tensor[o->next].name : "(none is left)", room));
     ST_TRY(put(o, data, bytes, e));
     o->written += (int64_t)bytes;
     return ST_OK;
@@ -198,7 +203,8 @@ static int sync_folder(const char *path, st_error *e)
 
 static int finish(st_tensors_out *o, st_error *e)
 {
-    if (o->status != ST_OK) return st_fail(e, o->status, "%s: not written: an earlier step of writing it failed", o->path);
+    if (o->status != ST_OK)
+        return st_fail(e, o->status, "%s: not written: an earlier step of writing it failed", o->path);
     if (!o->begun) ST_TRY(put_header(o, e));
     skip_whole(o);
     if (o->next < o->n)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint/shards.c - published weights: one file, or shards with an index.
  *
- * The index maps each tensor to the file that holds it. It is held to its word in both directions: a file it names must be
- * there, a tensor it names must be in that file, and a tensor in one of its files that it does not place there marks a file of
- * another export. Files are names inside the folder and nothing else. A total_size that disagrees is known from published
- * models and harmless, so it is only told. */
+ * The index maps each tensor to the file that holds it. It is held to its word in both directions: a file it names
+ * must be there, a tensor it names must be in that file, and a tensor in one of its files that it does not place
+ * there marks a file of another export. Files are names inside the folder and nothing else. A total_size that
+ * disagrees is known from published models and harmless, so it is only told. */
 #include "config.h"
 #include "checkpoint/safetensors.h"
 #include <inttypes.h>
@@ -13,15 +13,21 @@
 #include <string.h>
 #include <sys/stat.h>
 
-typedef struct entry { const st_file_tensor *tensor; const char *file; } entry;
+typedef struct entry {
+    const st_file_tensor *tensor;
+    const char *file;
+} entry;
 struct st_shards {
     st_arena *arena;
-    const char *index;               /* path; NULL: a single file              */
+    const char *index; /* path; NULL: a single file              */
     int32_t n_files;
-    struct { const char *name, *path; st_tensors *open; } *file;
+    struct {
+        const char *name, *path;
+        st_tensors *open;
+    } * file;
     int32_t n;
-    entry *list;                     /* sorted by name                         */
-    const st_file_tensor **tensors;  /* the same                               */
+    entry *list;                    /* sorted by name                         */
+    const st_file_tensor **tensors; /* the same                               */
     const char *warning;
 };
 
@@ -60,7 +66,8 @@ static int open_shard(st_shards *s, const char *dir, const char *name, st_error 
     const char *path = st_path_join(s->arena, dir, name);
     if (!path) return st_fail(e, ST_E_NOMEM, "%s: no memory", s->index);
     if (!st_path_exists(path))
-        return bad(e, path, "fetch all files of the model", "this shard is named by %.200s, but it is not there", s->index);
+        return bad(e, path, "fetch all files of the model", "this shard is named by %.200s, but it is not there",
+                   s->index);
     s->file[s->n_files].name = name;
     s->file[s->n_files].path = path;
     ST_TRY(st_tensors_open(path, &s->file[s->n_files].open, e));
@@ -76,7 +83,8 @@ static int open_shards(st_shards *s, const char *dir, const json_t *map, st_erro
 
     s->file = st_arena_alloc(s->arena, (n + 1) * sizeof *s->file);
     if (!s->file) return st_fail(e, ST_E_NOMEM, "%s: no memory for %zu entries", s->index, n);
-    json_object_foreach((json_t *)map, name, file) {
+    json_object_foreach((json_t *)map, name, file)
+    {
         if (!json_is_string(file))
             return bad(e, s->index, NULL, "weight_map: the file of tensor '%.96s' is not text", name);
         if (shard_of(s, json_string_value(file)) < 0) ST_TRY(open_shard(s, dir, json_string_value(file), e));
@@ -90,7 +98,8 @@ static int match_index(st_shards *s, const json_t *map, st_error *e)
     const char *name;
     json_t *file;
 
-    json_object_foreach((json_t *)map, name, file) {
+    json_object_foreach((json_t *)map, name, file)
+    {
         int i = shard_of(s, json_string_value(file));
         if (!st_tensors_find(s->file[i].open, name))
             return bad(e, s->file[i].path, "the index and this shard come from different exports",
@@ -126,8 +135,9 @@ static void compare_total(st_shards *s, const json_t *total)
         for (int j = 0; j < n; j++) bytes += (int64_t)list[j].bytes;
     }
     if (json_is_integer(total) && json_integer_value(total) != bytes)
-        s->warning = st_arena_printf(s->arena, "%s: total_size is %" JSON_INTEGER_FORMAT ", the shards hold %" PRId64 " bytes",
-                                     s->index, json_integer_value(total), bytes);
+        s->warning =
+            st_arena_printf(s->arena, "%s: total_size is %" JSON_INTEGER_FORMAT ", the shards hold %" PRId64 " bytes",
+                            s->index, json_integer_value(total), bytes);
 }
 
 static int read_index(st_shards *s, const char *path, json_t **root, st_error *e)
@@ -182,7 +192,8 @@ static int choose(st_shards *s, const char *path, const char **file, st_error *e
         return bad(e, path, "name one of the two instead of the folder",
                    "the folder holds both model.safetensors and model.safetensors.index.json");
     if (!has_single && !has_index)
-        return st_fail_at(e, ST_E_NOTFOUND, path, 0, 0, "the folder holds neither model.safetensors nor "
+        return st_fail_at(e, ST_E_NOTFOUND, path, 0, 0,
+                          "the folder holds neither model.safetensors nor "
                           "model.safetensors.index.json");
     *file = has_index ? index : single;
     return ST_OK;
@@ -267,7 +278,4 @@ const char *st_shards_file(const st_shards *s, const st_file_tensor *tensor)
     return hit ? hit->file : NULL;
 }
 
-const char *st_shards_warning(const st_shards *s)
-{
-    return s->warning;
-}
+const char *st_shards_warning(const st_shards *s) { return s->warning; }

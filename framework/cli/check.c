@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/check.c - `strata check`: goes the way of `strata train` up to the first thing that would be made on disk or on a device,
- * and tells all mistakes, or what would be trained. */
+/* cli/check.c - `strata check`: goes the way of `strata train` up to the first thing that would be made on disk or on
+ * a device, and tells all mistakes, or what would be trained. */
 #include "config.h"
 #include "cli/commands.h"
 #include "train/run.h"
@@ -10,13 +10,12 @@
 static const char usage[] =
     "usage: strata check SPEC [OPTION...]\n"
     "\n"
-    "Finds all mistakes of a spec, or prints what it would train: the expanded pattern, the layers, parameters and memory.\n"
+    "Finds all mistakes of a spec, or prints what it would train: the expanded pattern, the layers, parameters and "
+    "memory.\n"
     "SPEC is a file, or the name of a spec that came with the program, such as receipts-tiny. Nothing is written.\n"
     "\n"
-    "options:\n"
-    CLI_HELP_SET
-    "      --explain                   print each value with where it comes from\n"
-    CLI_HELP_OPTIONS;
+    "options:\n" CLI_HELP_SET
+    "      --explain                   print each value with where it comes from\n" CLI_HELP_OPTIONS;
 
 enum { OPT_EXPLAIN = CLI_OPT_OWN };
 
@@ -41,7 +40,8 @@ static void explain_value(const st_value *v, FILE *out)
 static void explain_section(const st_spec *spec, const char *section, FILE *out)
 {
     const st_value *const *given, *taken;
-    int n = st_spec_has(spec, section) ? st_spec_values(spec, section, &given) : 0, n_taken = st_spec_defaults(spec, &taken);
+    int n = st_spec_has(spec, section) ? st_spec_values(spec, section, &given) : 0,
+        n_taken = st_spec_defaults(spec, &taken);
 
     fprintf(out, "[%s]\n", section);
     for (int i = 0; i < n; i++) explain_value(given[i], out);
@@ -137,7 +137,8 @@ static void print_plan(const st_model *m, FILE *out)
 
 static int print_run(const st_run *r, FILE *out, st_error *e)
 {
-    static const char *const names[ST_DTYPES] = {[ST_F64] = "f64", [ST_F32] = "f32", [ST_BF16] = "bf16", [ST_F16] = "f16"};
+    static const char *const names[ST_DTYPES] = {
+        [ST_F64] = "f64", [ST_F32] = "f32", [ST_BF16] = "bf16", [ST_F16] = "f16"};
     int32_t dtype = st_model_dtype(r->model);
 
     ST_TRY(st_model_plan(r->model, e)); /* the real code with counting memory: finds what shapes alone can tell */
@@ -190,7 +191,7 @@ int cli_check(st_cli *cli, int argc, char **argv)
         if (option == OPT_EXPLAIN) explained = true;
         else if ((code = cli_option(cli, option, usage, argv)) >= 0) return code;
     if (optind + 1 != argc)
-        return optind < argc ? cli_usage_error(cli, argv, "one spec at a time, '%s' is too much", argv[optind + 1]) :
-                               cli_usage_error(cli, argv, "which spec?");
+        return optind < argc ? cli_usage_error(cli, argv, "one spec at a time, '%s' is too much", argv[optind + 1])
+                             : cli_usage_error(cli, argv, "which spec?");
     return check(cli, argv[optind], explained);
 }

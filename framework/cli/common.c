@@ -83,7 +83,8 @@ static const char *spec_in(st_cli *cli, const char *folder)
     return path && st_path_exists(path) ? path : NULL;
 }
 
-/* A name without a folder that is no file here is one of the specs that come with the program, with or without ".ini". */
+/* A name without a folder that is no file here is one of the specs that come with the program, with or without
+ * ".ini". */
 const char *cli_spec_path(st_cli *cli, const char *name)
 {
     st_places places;
@@ -125,7 +126,11 @@ int cli_exit_code(int rc)
 {
     switch (rc) {
     case ST_OK: return CLI_OK;
-    case ST_E_CONFIG: case ST_E_ABI: case ST_E_NOTFOUND: case ST_E_UNSUPPORTED: case ST_E_DATA: return CLI_REFUSED;
+    case ST_E_CONFIG:
+    case ST_E_ABI:
+    case ST_E_NOTFOUND:
+    case ST_E_UNSUPPORTED:
+    case ST_E_DATA: return CLI_REFUSED;
     default: return CLI_FAILED;
     }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/inspect.c - `strata inspect`: one plugin, as the plugin itself tells. */
 #include "config.h"
-#include "cli/commands.h"
 #include "cli/inspect.h"
+#include "cli/commands.h"
 #include <string.h>
 
 static const char usage[] =
@@ -14,12 +14,14 @@ static const char usage[] =
     "options:\n"
     "      --symbol SYMBOL             the layer that claims this pattern symbol\n"
     "      --kind KIND                 of plugins with the same name, the one of this kind\n"
-    "      --format text|json|md       form of the output; text if not given\n"
-    CLI_HELP_OPTIONS;
+    "      --format text|json|md       form of the output; text if not given\n" CLI_HELP_OPTIONS;
 
 enum { OPT_SYMBOL = CLI_OPT_OWN, OPT_KIND, OPT_FORMAT };
 enum { TEXT, JSON, MARKDOWN, FORMATS };
-typedef struct asked { const char *name, *symbol; int kind, format; } asked;
+typedef struct asked {
+    const char *name, *symbol;
+    int kind, format;
+} asked;
 
 static bool is_file(const char *name)
 {
@@ -102,9 +104,11 @@ static int inspect(st_cli *cli, const asked *a)
 static int read_options(st_cli *cli, int argc, char **argv, asked *a)
 {
     static const char *const formats[FORMATS] = {"text", "json", "md"};
-    static const struct option options[] = {
-        CLI_OPTIONS, {"symbol", required_argument, NULL, OPT_SYMBOL}, {"kind", required_argument, NULL, OPT_KIND},
-        {"format", required_argument, NULL, OPT_FORMAT}, {NULL, 0, NULL, 0}};
+    static const struct option options[] = {CLI_OPTIONS,
+                                            {"symbol", required_argument, NULL, OPT_SYMBOL},
+                                            {"kind", required_argument, NULL, OPT_KIND},
+                                            {"format", required_argument, NULL, OPT_FORMAT},
+                                            {NULL, 0, NULL, 0}};
     int option, code;
 
     while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
@@ -112,10 +116,12 @@ static int read_options(st_cli *cli, int argc, char **argv, asked *a)
             if (!optarg[0] || optarg[1]) return cli_usage_error(cli, argv, "'%s' is not one character", optarg);
             a->symbol = optarg;
         } else if (option == OPT_KIND) {
-            if (!(a->kind = st_kind_of(optarg))) return cli_usage_error(cli, argv, "there is no kind '%s' of plugin", optarg);
+            if (!(a->kind = st_kind_of(optarg)))
+                return cli_usage_error(cli, argv, "there is no kind '%s' of plugin", optarg);
         } else if (option == OPT_FORMAT) {
             for (a->format = 0; a->format < FORMATS && strcmp(formats[a->format], optarg); a->format++) {}
-            if (a->format == FORMATS) return cli_usage_error(cli, argv, "the format '%s' is not text, json or md", optarg);
+            if (a->format == FORMATS)
+                return cli_usage_error(cli, argv, "the format '%s' is not text, json or md", optarg);
         } else if ((code = cli_option(cli, option, usage, argv)) >= 0) {
             return code;
         }

@@ -6,13 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct { uint64_t bit; const char *name; } caps[] = {
-    {ST_CAP_TRAIN, "train"},   {ST_CAP_TENSOR, "tensor"},       {ST_CAP_CONTEXT, "context"}, {ST_CAP_EXPERT, "expert"},
-    {ST_CAP_SHIFTABLE, "shiftable"}, {ST_CAP_LINEAR_X, "linear_x"}, {ST_CAP_STREAM, "stream"}};
-static const char *const types[] = {"", "yes/no", "integer", "number", "size", "text", "choice", "integers", "path", "numbers"};
-static const struct { uint32_t bit; const char *name; } flags[] = {
-    {ST_PF_REQUIRED, "required"},     {ST_PF_FIXED, "fixed"},       {ST_PF_SHARED, "shared"},
-    {ST_PF_DEPRECATED, "deprecated"}, {ST_PF_OBSOLETE, "obsolete"}, {ST_PF_EXPERT, "expert"}};
+static const struct {
+    uint64_t bit;
+    const char *name;
+} caps[] = {{ST_CAP_TRAIN, "train"},   {ST_CAP_TENSOR, "tensor"},       {ST_CAP_CONTEXT, "context"},
+            {ST_CAP_EXPERT, "expert"}, {ST_CAP_SHIFTABLE, "shiftable"}, {ST_CAP_LINEAR_X, "linear_x"},
+            {ST_CAP_STREAM, "stream"}};
+static const char *const types[] = {"",     "yes/no", "integer",  "number", "size",
+                                    "text", "choice", "integers", "path",   "numbers"};
+static const struct {
+    uint32_t bit;
+    const char *name;
+} flags[] = {{ST_PF_REQUIRED, "required"},     {ST_PF_FIXED, "fixed"},       {ST_PF_SHARED, "shared"},
+             {ST_PF_DEPRECATED, "deprecated"}, {ST_PF_OBSOLETE, "obsolete"}, {ST_PF_EXPERT, "expert"}};
 
 static void cap_names(uint64_t set, st_buf *out)
 {
@@ -182,8 +188,8 @@ static json_t *json_choices(const char *choices)
 
 static json_t *json_param(const st_param *p)
 {
-    json_t *o = json_pack("{s:s, s:s, s:s?, s:s, s:s}", "key", p->key, "type", types[p->type], "default", p->def, "unit",
-                          p->unit ? p->unit : "", "help", p->help);
+    json_t *o = json_pack("{s:s, s:s, s:s?, s:s, s:s}", "key", p->key, "type", types[p->type], "default", p->def,
+                          "unit", p->unit ? p->unit : "", "help", p->help);
 
     if (p->type == ST_P_ENUM) json_object_set_new(o, "choices", json_choices(p->choices));
     else if (p->min != 0 || p->max != 0) {
@@ -213,9 +219,9 @@ int inspect_json(const st_inspected *i, FILE *to)
 {
     const st_plugin *p = i->plugin;
     json_t *o = json_pack("{s:s, s:s, s:s, s:[i,i], s:s, s:s, s:s, s:s, s:s}", "name", p->name, "kind",
-                          st_kind_name((int)p->kind), "version", p->version, "abi", (int)p->abi_major, (int)p->abi_minor,
-                          "license", p->license, "author", p->author, "summary", p->summary, "description", p->description,
-                          "module", i->module);
+                          st_kind_name((int)p->kind), "version", p->version, "abi", (int)p->abi_major,
+                          (int)p->abi_minor, "license", p->license, "author", p->author, "summary", p->summary,
+                          "description", p->description, "module", i->module);
     json_t *params = json_array();
 
     if (i->manifest) json_manifest(o, i->manifest);

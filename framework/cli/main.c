@@ -6,7 +6,10 @@
 #include <string.h>
 
 #define CLI_ROW(name, fn, summary) {name, summary, fn},
-static const struct command { const char *name, *summary; cli_fn run; } commands[] = {ST_COMMANDS(CLI_ROW)};
+static const struct command {
+    const char *name, *summary;
+    cli_fn run;
+} commands[] = {ST_COMMANDS(CLI_ROW)};
 
 static void print_usage(FILE *to)
 {
@@ -15,11 +18,13 @@ static void print_usage(FILE *to)
           "\n"
           "Trains hybrid vision-language models whose parts are plugins, from an INI file (a spec).\n"
           "\n"
-          "commands:\n", to);
+          "commands:\n",
+          to);
     for (size_t i = 0; i < ST_COUNT(commands); i++) fprintf(to, "  %-9s %s\n", commands[i].name, commands[i].summary);
     fputs("\n"
           "`strata COMMAND --help` tells what a command takes.\n"
-          "exit status: 0 done, 1 a spec, plugin or data was refused, 2 wrong usage, 3 failed while running\n", to);
+          "exit status: 0 done, 1 a spec, plugin or data was refused, 2 wrong usage, 3 failed while running\n",
+          to);
 }
 
 static int unknown(const char *name)

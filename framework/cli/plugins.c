@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/plugins.c - `strata plugins`: what was searched, what was found there, which plugin wins and why. Opens no module. */
+/* cli/plugins.c - `strata plugins`: what was searched, what was found there, which plugin wins and why. Opens no
+ * module. */
 #include "config.h"
 #include "cli/commands.h"
 #include <string.h>
@@ -10,8 +11,7 @@ static const char usage[] =
     "Lists the directories searched for plugins, in order, and all plugins found. Of two with one kind and name the\n"
     "first wins; the other is shown as shadowed.\n"
     "\n"
-    "options:\n"
-    CLI_HELP_OPTIONS;
+    "options:\n" CLI_HELP_OPTIONS;
 
 static void print_searched(const st_registry *r, FILE *out)
 {
@@ -22,7 +22,8 @@ static void print_searched(const st_registry *r, FILE *out)
     for (int i = 0; i < n; i++) {
         fprintf(out, "  %-24s %s: ", s[i].source, s[i].dir);
         if (s[i].why_not) fprintf(out, "not searched, %s\n", s[i].why_not);
-        else if (s[i].set_aside) fprintf(out, "%d plugins, %d set aside for mistakes\n", s[i].manifests, s[i].set_aside);
+        else if (s[i].set_aside)
+            fprintf(out, "%d plugins, %d set aside for mistakes\n", s[i].manifests, s[i].set_aside);
         else fprintf(out, "%d plugins\n", s[i].manifests);
     }
 }

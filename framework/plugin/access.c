@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin/access.c - whether code may be taken from a directory or a file. Plugins run with the user's rights, so whoever may
- * write there may do anything as that user: what everybody may write to is refused (the sticky bit of /tmp does not help, since
- * anybody may still add files). */
+/* plugin/access.c - whether code may be taken from a directory or a file. Plugins run with the user's rights, so
+ * whoever may write there may do anything as that user: what everybody may write to is refused (the sticky bit of
+ * /tmp does not help, since anybody may still add files). */
 #include "config.h"
 #include "plugin/private.h"
 #include <errno.h>

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin/contract.c - is everything there that a descriptor's kind and capabilities promise? Found when a module is opened, by
- * name, so that nothing missing is called in the middle of a run. */
+/* plugin/contract.c - is everything there that a descriptor's kind and capabilities promise? Found when a module is
+ * opened, by name, so that nothing missing is called in the middle of a run. */
 #include "config.h"
 #include "plugin/private.h"
 #include <ctype.h>
 #include <stdlib.h>
-#include <string.h>
 #include <strata/backend.h>
 #include <strata/comm.h>
 #include <strata/dataset.h>
@@ -14,38 +13,50 @@
 #include <strata/layer.h>
 #include <strata/optimizer.h>
 #include <strata/position.h>
+#include <string.h>
 
 /* caps: needed when the plugin declares it; 0: always. unless: not needed when it declares that. */
-typedef struct op { const char *name; size_t offset; uint64_t caps, unless; } op;
+typedef struct op {
+    const char *name;
+    size_t offset;
+    uint64_t caps, unless;
+} op;
+/* clang-format off */
 #define OP(T, m) {#m, offsetof(T, m), 0, 0}
 #define OP_IF(T, m, caps) {#m, offsetof(T, m), caps, 0}
+/* clang-format on */
 
 static const op backend[] = {
-    OP(st_backend_ops, ops), OP(st_backend_ops, facts), OP(st_backend_ops, count), OP(st_backend_ops, open),
-    OP(st_backend_ops, close), OP(st_backend_ops, alloc), OP(st_backend_ops, free), OP(st_backend_ops, queue),
-    OP(st_backend_ops, event), OP(st_backend_ops, record), OP(st_backend_ops, wait), OP(st_backend_ops, done),
-    OP(st_backend_ops, elapsed), OP(st_backend_ops, copy), OP(st_backend_ops, set), OP(st_backend_ops, sync)};
-static const op comm[] = {
-    OP(st_comm_ops, open), OP(st_comm_ops, split), OP(st_comm_ops, close), OP(st_comm_ops, all_gather),
-    OP(st_comm_ops, reduce_scatter), OP(st_comm_ops, all_reduce), OP(st_comm_ops, all_to_all), OP(st_comm_ops, exchange),
-    OP(st_comm_ops, reduce), OP(st_comm_ops, broadcast), OP(st_comm_ops, group), OP(st_comm_ops, host_reduce),
-    OP(st_comm_ops, check), OP(st_comm_ops, abort)};
-static const op layer[] = {
-    OP(st_layer_ops, configure), OP(st_layer_ops, forward), OP_IF(st_layer_ops, backward, ST_CAP_TRAIN)};
+    OP(st_backend_ops, ops),     OP(st_backend_ops, facts),  OP(st_backend_ops, count), OP(st_backend_ops, open),
+    OP(st_backend_ops, close),   OP(st_backend_ops, alloc),  OP(st_backend_ops, free),  OP(st_backend_ops, queue),
+    OP(st_backend_ops, event),   OP(st_backend_ops, record), OP(st_backend_ops, wait),  OP(st_backend_ops, done),
+    OP(st_backend_ops, elapsed), OP(st_backend_ops, copy),   OP(st_backend_ops, set),   OP(st_backend_ops, sync)};
+static const op comm[] = {OP(st_comm_ops, open),       OP(st_comm_ops, split),          OP(st_comm_ops, close),
+                          OP(st_comm_ops, all_gather), OP(st_comm_ops, reduce_scatter), OP(st_comm_ops, all_reduce),
+                          OP(st_comm_ops, all_to_all), OP(st_comm_ops, exchange),       OP(st_comm_ops, reduce),
+                          OP(st_comm_ops, broadcast),  OP(st_comm_ops, group),          OP(st_comm_ops, host_reduce),
+                          OP(st_comm_ops, check),      OP(st_comm_ops, abort)};
+static const op layer[] = {OP(st_layer_ops, configure), OP(st_layer_ops, forward),
+                           OP_IF(st_layer_ops, backward, ST_CAP_TRAIN)};
 static const op position[] = {OP(st_position_ops, configure), OP(st_position_ops, assign)};
-static const op encoder[] = {
-    OP(st_encoder_ops, configure), OP(st_encoder_ops, capacity), OP(st_encoder_ops, measure), OP(st_encoder_ops, layout),
-    OP(st_encoder_ops, prepare), OP(st_encoder_ops, collate), OP(st_encoder_ops, forward),
-    OP_IF(st_encoder_ops, backward, ST_CAP_TRAIN)};
+static const op encoder[] = {OP(st_encoder_ops, configure), OP(st_encoder_ops, capacity),
+                             OP(st_encoder_ops, measure),   OP(st_encoder_ops, layout),
+                             OP(st_encoder_ops, prepare),   OP(st_encoder_ops, collate),
+                             OP(st_encoder_ops, forward),   OP_IF(st_encoder_ops, backward, ST_CAP_TRAIN)};
 static const op head[] = {OP(st_head_ops, configure), OP(st_head_ops, loss)};
-static const op dataset[] = {
-    OP(st_dataset_ops, open), OP(st_dataset_ops, count), {"get", offsetof(st_dataset_ops, get), 0, ST_CAP_STREAM},
-    OP_IF(st_dataset_ops, next, ST_CAP_STREAM), OP_IF(st_dataset_ops, save, ST_CAP_STREAM),
-    OP_IF(st_dataset_ops, restore, ST_CAP_STREAM)};
-static const op optimizer[] = {
-    OP(st_optimizer_ops, configure), OP(st_optimizer_ops, classify), OP(st_optimizer_ops, hyper), OP(st_optimizer_ops, update)};
+static const op dataset[] = {OP(st_dataset_ops, open),
+                             OP(st_dataset_ops, count),
+                             {"get", offsetof(st_dataset_ops, get), 0, ST_CAP_STREAM},
+                             OP_IF(st_dataset_ops, next, ST_CAP_STREAM),
+                             OP_IF(st_dataset_ops, save, ST_CAP_STREAM),
+                             OP_IF(st_dataset_ops, restore, ST_CAP_STREAM)};
+static const op optimizer[] = {OP(st_optimizer_ops, configure), OP(st_optimizer_ops, classify),
+                               OP(st_optimizer_ops, hyper), OP(st_optimizer_ops, update)};
 
-static const struct { const op *ops; size_t n, size; } kinds[] = {
+static const struct {
+    const op *ops;
+    size_t n, size;
+} kinds[] = {
     {NULL, 0, 0},
     {backend, ST_COUNT(backend), sizeof(st_backend_ops)},
     {comm, ST_COUNT(comm), sizeof(st_comm_ops)},
@@ -73,16 +84,19 @@ static int bad(const st_plugin *p, const char *path, st_error *e, const char *fm
 
 static int check_texts(const st_plugin *p, const char *path, st_error *e)
 {
-    const struct { const char *what, *text; bool empty; } texts[] = {
-        {"name", p->name, false},       {"version", p->version, false}, {"license", p->license, true},
-        {"author", p->author, true},    {"summary", p->summary, false}, {"description", p->description, true}};
+    const struct {
+        const char *what, *text;
+        bool empty;
+    } texts[] = {{"name", p->name, false},    {"version", p->version, false}, {"license", p->license, true},
+                 {"author", p->author, true}, {"summary", p->summary, false}, {"description", p->description, true}};
     st_differences d = {0};
     size_t at;
 
     for (size_t i = 0; i < ST_COUNT(texts); i++) {
         if (!texts[i].text) st_differ(&d, "%s: absent", texts[i].what);
         else if (!*texts[i].text && !texts[i].empty) st_differ(&d, "%s: empty", texts[i].what);
-        else if (!st_utf8_valid(texts[i].text, strlen(texts[i].text), &at)) st_differ(&d, "%s: not UTF-8", texts[i].what);
+        else if (!st_utf8_valid(texts[i].text, strlen(texts[i].text), &at))
+            st_differ(&d, "%s: not UTF-8", texts[i].what);
     }
     if (!d.n) return ST_OK;
     st_fail_at(e, ST_E_ABI, path, 0, 0, "this module's descriptor lacks texts that every plugin has");
@@ -107,7 +121,9 @@ static int check_required(const st_plugin *p, const void *ops, const char *path,
     for (size_t i = 0; i < kinds[p->kind].n; i++) {
         const op *o = &kinds[p->kind].ops[i];
         if ((o->caps && !(p->caps & o->caps)) || (p->caps & o->unless) || is_set(ops, o->offset)) continue;
-        const char *why = o->caps == ST_CAP_TRAIN ? " (for ST_CAP_TRAIN)" : o->caps == ST_CAP_STREAM ? " (for ST_CAP_STREAM)" : "";
+        const char *why = o->caps == ST_CAP_TRAIN    ? " (for ST_CAP_TRAIN)"
+                          : o->caps == ST_CAP_STREAM ? " (for ST_CAP_STREAM)"
+                                                     : "";
         if (at < sizeof missing)
             at += (size_t)snprintf(missing + at, sizeof missing - at, "%s%s%s", at ? ", " : "", o->name, why);
     }
@@ -118,7 +134,8 @@ static int check_maps(const st_plugin *p, const char *path, const st_map *maps, 
 {
     if (n && !maps) return bad(p, path, e, "it counts %u file names, but has no table of them", n);
     for (uint32_t i = 0; i < n; i++) {
-        if (!maps[i].layout || !maps[i].weight || !maps[i].file) return bad(p, path, e, "file name %u is incomplete", i);
+        if (!maps[i].layout || !maps[i].weight || !maps[i].file)
+            return bad(p, path, e, "file name %u is incomplete", i);
         if (maps[i].how == ST_MAP_ROWS && !has_row)
             return bad(p, path, e, "file name %s goes by rows, but the operation map_row is absent", maps[i].file);
     }
@@ -137,9 +154,11 @@ static int check_slots(const st_plugin *p, const char *path, const st_slot *slot
 static int check_layer(const st_plugin *p, const char *path, const st_layer_ops *o, st_error *e)
 {
     if (o->role != ST_ROLE_MIXER && o->role != ST_ROLE_CHANNEL)
-        return bad(p, path, e, "its role is %u, known are %d (mixer) and %d (channel)", o->role, ST_ROLE_MIXER, ST_ROLE_CHANNEL);
+        return bad(p, path, e, "its role is %u, known are %d (mixer) and %d (channel)", o->role, ST_ROLE_MIXER,
+                   ST_ROLE_CHANNEL);
     if (o->tokens != ST_GATHERED && o->tokens != ST_SHARD)
-        return bad(p, path, e, "its tokens are %u, known are %d (gathered) and %d (shard)", o->tokens, ST_GATHERED, ST_SHARD);
+        return bad(p, path, e, "its tokens are %u, known are %d (gathered) and %d (shard)", o->tokens, ST_GATHERED,
+                   ST_SHARD);
     ST_TRY(check_slots(p, path, o->slots, o->n_slots, e));
     return check_maps(p, path, o->maps, o->n_maps, o->map_row != NULL, e);
 }
@@ -148,7 +167,8 @@ static int check_position(const st_plugin *p, const char *path, const st_positio
 {
     if (o->axes < 0 || o->axes > 16) return bad(p, path, e, "it gives %d ids per token, known are 0 to 16", o->axes);
     if (!o->rotary_dim != !o->tables)
-        return bad(p, path, e, "of the operations rotary_dim and tables only %s is there", o->tables ? "tables" : "rotary_dim");
+        return bad(p, path, e, "of the operations rotary_dim and tables only %s is there",
+                   o->tables ? "tables" : "rotary_dim");
     if (o->embed && !o->embed_bwd && (p->caps & ST_CAP_TRAIN))
         return bad(p, path, e, "its operations lack embed_bwd (for ST_CAP_TRAIN)");
     return ST_OK;
@@ -171,7 +191,8 @@ static int check_kind(const st_plugin *p, const char *path, const any_ops *o, st
     switch (p->kind) {
     case ST_KIND_BACKEND:
         if (o->backend.ops->size < sizeof(uint32_t) || o->backend.ops->size > sizeof(st_ops))
-            return bad(p, path, e, "its table of ops has %u bytes, the host's %zu", o->backend.ops->size, sizeof(st_ops));
+            return bad(p, path, e, "its table of ops has %u bytes, the host's %zu", o->backend.ops->size,
+                       sizeof(st_ops));
         return ST_OK;
     case ST_KIND_LAYER: return check_layer(p, path, &o->layer, e);
     case ST_KIND_POSITION: return check_position(p, path, &o->position, e);
@@ -197,7 +218,8 @@ int st_contract_check(const st_plugin *p, const char *path, st_error *e)
     memcpy(&size, p->ops, sizeof size);
     if (size < sizeof size || size > kinds[p->kind].size)
         return bad(p, path, e, "its operations have %u bytes, the host's %zu", size, kinds[p->kind].size);
-    if (p->n_faults && !p->faults) return bad(p, path, e, "it counts %u fault texts, but has no table of them", p->n_faults);
+    if (p->n_faults && !p->faults)
+        return bad(p, path, e, "it counts %u fault texts, but has no table of them", p->n_faults);
     st_ops_copy(p, &ops, sizeof ops);
     ST_TRY(check_required(p, &ops, path, e));
     return check_kind(p, path, &ops, e);
@@ -207,8 +229,16 @@ int st_contract_check(const st_plugin *p, const char *path, st_error *e)
 
 static size_t field_size(uint32_t type)
 {
-    static const unsigned char size[] = {0, sizeof(int32_t), sizeof(int64_t), sizeof(double), sizeof(int64_t),
-                                         sizeof(char *), sizeof(int32_t), sizeof(st_ints), sizeof(char *), sizeof(st_floats)};
+    static const unsigned char size[] = {0,
+                                         sizeof(int32_t),
+                                         sizeof(int64_t),
+                                         sizeof(double),
+                                         sizeof(int64_t),
+                                         sizeof(char *),
+                                         sizeof(int32_t),
+                                         sizeof(st_ints),
+                                         sizeof(char *),
+                                         sizeof(st_floats)};
     return type < sizeof size ? size[type] : 0;
 }
 
@@ -224,11 +254,13 @@ static int check_param(const st_plugin *p, const st_param *q, const char *path, 
     if (!is_key(q->key)) return bad(p, path, e, "parameter %d has no proper key", (int)(q - p->params));
     if (!field_size(q->type)) return bad(p, path, e, "parameter %s has the unknown type %u", q->key, q->type);
     if (q->size != field_size(q->type))
-        return bad(p, path, e, "parameter %s: its field has %u bytes, its type takes %zu", q->key, q->size, field_size(q->type));
+        return bad(p, path, e, "parameter %s: its field has %u bytes, its type takes %zu", q->key, q->size,
+                   field_size(q->type));
     if (q->offset > p->self_size || q->size > p->self_size - q->offset)
         return bad(p, path, e, "parameter %s: bytes %u to %llu lie outside the instance's %u", q->key, q->offset,
                    (unsigned long long)q->offset + q->size, p->self_size);
-    if (q->type == ST_P_ENUM && (!q->choices || !*q->choices)) return bad(p, path, e, "parameter %s has no choices", q->key);
+    if (q->type == ST_P_ENUM && (!q->choices || !*q->choices))
+        return bad(p, path, e, "parameter %s has no choices", q->key);
     if (!q->help || !*q->help) return bad(p, path, e, "parameter %s has no help", q->key);
     if (q->min > q->max) return bad(p, path, e, "parameter %s: its range %g to %g is empty", q->key, q->min, q->max);
     if ((q->flags & ST_PF_REQUIRED) && q->def)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin/instance.c - a section of the spec becomes an instance: plugin chosen, memory zeroed, parameters written into it. */
+/* plugin/instance.c - a section of the spec becomes an instance: plugin chosen, memory zeroed, parameters written
+ * into it. */
 #include "config.h"
 #include "plugin/private.h"
 #include <string.h>
@@ -7,7 +8,8 @@
 static void list_names(const st_registry *r, int kind, st_buf *out)
 {
     for (int32_t i = 0; i < r->n_list; i++)
-        if (r->list[i]->wins && r->list[i]->kind == kind) st_buf_printf(out, "%s%s", out->n ? ", " : "", r->list[i]->name);
+        if (r->list[i]->wins && r->list[i]->kind == kind)
+            st_buf_printf(out, "%s%s", out->n ? ", " : "", r->list[i]->name);
 }
 
 static const char *nearest_name(const st_registry *r, int kind, const char *name, st_arena *arena)
@@ -20,7 +22,8 @@ static const char *nearest_name(const st_registry *r, int kind, const char *name
     return names ? st_nearest(name, names, n) : NULL;
 }
 
-static int unknown(const st_registry *r, st_spec *spec, int kind, const char *name, const char *section, st_diags *diags)
+static int unknown(const st_registry *r, st_spec *spec, int kind, const char *name, const char *section,
+                   st_diags *diags)
 {
     const st_value *at = st_spec_get(spec, section, "plugin");
     const char *nearest = nearest_name(r, kind, name, st_spec_arena(spec)), *other = NULL;
@@ -32,10 +35,12 @@ static int unknown(const st_registry *r, st_spec *spec, int kind, const char *na
         if (st_registry_find(r, k, name)) other = st_kind_name(k);
     list_names(r, kind, &known);
     if (nearest) snprintf(hint, sizeof hint, "did you mean %s?", nearest);
-    else snprintf(hint, sizeof hint, "known: %s%s", known.n ? known.data : "none",
-                  r->set_aside ? "; some manifests were set aside, see `strata plugins`" : "");
-    if (other) rc = st_spec_fail(spec, diags, at, hint, "[%s] plugin %s is a %s, not a %s", section, name, other,
-                                 st_kind_name(kind));
+    else
+        snprintf(hint, sizeof hint, "known: %s%s", known.n ? known.data : "none",
+                 r->set_aside ? "; some manifests were set aside, see `strata plugins`" : "");
+    if (other)
+        rc = st_spec_fail(spec, diags, at, hint, "[%s] plugin %s is a %s, not a %s", section, name, other,
+                          st_kind_name(kind));
     else rc = st_spec_fail(spec, diags, at, hint, "[%s] there is no %s plugin %s", section, st_kind_name(kind), name);
     st_buf_free(&known);
     return rc;

@@ -8,16 +8,24 @@
 
 #define MANIFEST_FORMAT 1
 
-struct manifest_keys { int64_t format; };
-struct plugin_keys { const char *name, *symbol, *module, *version, *summary; int64_t abi; int32_t kind; };
-struct kernel_keys { const char *module; };
+struct manifest_keys {
+    int64_t format;
+};
+struct plugin_keys {
+    const char *name, *symbol, *module, *version, *summary;
+    int64_t abi;
+    int32_t kind;
+};
+struct kernel_keys {
+    const char *module;
+};
 
 static const st_param manifest_params[] = {
     ST_INT(struct manifest_keys, format, NULL, 1, 1 << 20, "", ST_PF_REQUIRED, "version of the manifest's own format")};
 static const st_param plugin_params[] = {
     ST_STR(struct plugin_keys, name, NULL, ST_PF_REQUIRED, "name of the plugin, as specs write it"),
-    ST_CHOICE(struct plugin_keys, kind, NULL, "backend|comm|layer|position|encoder|head|dataset|optimizer", ST_PF_REQUIRED,
-              "what it is"),
+    ST_CHOICE(struct plugin_keys, kind, NULL, "backend|comm|layer|position|encoder|head|dataset|optimizer",
+              ST_PF_REQUIRED, "what it is"),
     ST_STR(struct plugin_keys, symbol, NULL, 0, "layers: the character that stands for it in patterns"),
     ST_STR(struct plugin_keys, module, NULL, ST_PF_REQUIRED, "file that holds it; .so is added"),
     ST_INT(struct plugin_keys, abi, NULL, 1, 1 << 20, "", ST_PF_REQUIRED, "major version of the plugin ABI"),
@@ -52,17 +60,18 @@ static int check_plugin(const st_spec *spec, struct plugin_keys *k, st_diags *di
     int rc = ST_OK;
 
     if (!is_name(k->name))
-        rc = st_spec_fail(spec, diags, st_spec_get(spec, "plugin", "name"), "a name is a letter, then letters, digits and _",
-                          "'%s' is not a plugin name", k->name);
+        rc = st_spec_fail(spec, diags, st_spec_get(spec, "plugin", "name"),
+                          "a name is a letter, then letters, digits and _", "'%s' is not a plugin name", k->name);
     if (!*k->module)
         rc = st_spec_fail(spec, diags, st_spec_get(spec, "plugin", "module"), NULL, "the module has no name");
     if (k->symbol && !is_symbol(k->symbol))
-        rc = st_spec_fail(spec, diags, st_spec_get(spec, "plugin", "symbol"),
-                          "one visible ASCII character that is no digit, bracket, quote, comma, '/', '|', '#', ';' or '='",
-                          "'%s' cannot be a pattern symbol", k->symbol);
+        rc = st_spec_fail(
+            spec, diags, st_spec_get(spec, "plugin", "symbol"),
+            "one visible ASCII character that is no digit, bracket, quote, comma, '/', '|', '#', ';' or '='",
+            "'%s' cannot be a pattern symbol", k->symbol);
     if (k->symbol && k->kind + 1 != ST_KIND_LAYER)
-        rc = st_spec_fail(spec, diags, st_spec_get(spec, "plugin", "symbol"), NULL, "only layers have symbols, this is a %s",
-                          st_kind_name(k->kind + 1));
+        rc = st_spec_fail(spec, diags, st_spec_get(spec, "plugin", "symbol"), NULL,
+                          "only layers have symbols, this is a %s", st_kind_name(k->kind + 1));
     return rc;
 }
 
@@ -93,8 +102,9 @@ static int read_kernels(st_registry *r, st_spec *spec, const char *path, st_mani
         struct kernel_keys k = {0};
         if (strncmp(sections[i], "backend.", 8)) continue;
         if (!sections[i][8] || m->n_kernels == (int)ST_COUNT(m->kernels)) {
-            rc = st_spec_fail_section(spec, diags, sections[i], NULL, "[%s]: a manifest names at most %d backends, each by name",
-                                      sections[i], (int)ST_COUNT(m->kernels));
+            rc = st_spec_fail_section(spec, diags, sections[i], NULL,
+                                      "[%s]: a manifest names at most %d backends, each by name", sections[i],
+                                      (int)ST_COUNT(m->kernels));
             continue;
         }
         int bound = bind(spec, sections[i], kernel_params, ST_COUNT(kernel_params), &k, diags);
@@ -128,20 +138,23 @@ static int check_keys(st_spec *spec, int64_t format, st_diags *diags)
 {
     if (format <= MANIFEST_FORMAT) return st_spec_check_unused(spec, diags);
     st_error e = {0};
-    int code = st_fail_at(&e, ST_E_CONFIG, st_spec_path(spec), 0, 0, "manifest format %lld is newer than %d, the newest known: "
-                          "keys that this host does not know are ignored", (long long)format, MANIFEST_FORMAT);
-    (void)code;
+    st_fail_at(&e, ST_E_CONFIG, st_spec_path(spec), 0, 0,
+               "manifest format %lld is newer than %d, the newest known: "
+               "keys that this host does not know are ignored",
+               (long long)format, MANIFEST_FORMAT);
     st_diags_add(diags, &e, NULL, true);
     return ST_OK;
 }
 
-static int read_spec(st_registry *r, st_spec *spec, const char *path, const char *dir, st_manifest **out, st_diags *diags)
+static int read_spec(st_registry *r, st_spec *spec, const char *path, const char *dir, st_manifest **out,
+                     st_diags *diags)
 {
     struct manifest_keys head = {0};
     struct plugin_keys keys = {0};
     int errors = diags->errors;
 
-    if (!st_spec_has(spec, "manifest") && !st_spec_has(spec, "plugin")) return ST_OK; /* a spec, say, that lies there too */
+    if (!st_spec_has(spec, "manifest") && !st_spec_has(spec, "plugin"))
+        return ST_OK; /* a spec, say, that lies there too */
     bind(spec, "manifest", manifest_params, ST_COUNT(manifest_params), &head, diags);
     bind(spec, "plugin", plugin_params, ST_COUNT(plugin_params), &keys, diags);
     if (diags->errors == errors) check_plugin(spec, &keys, diags);

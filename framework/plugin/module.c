@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin/module.c - opens modules: the file, its entry, the four fields that never change, then everything they vouch for.
+/* plugin/module.c - opens modules: the file, its entry, the four fields that never change, then everything they vouch
+ * for.
  *
- * A descriptor is copied into a struct of the host's own size, so a plugin built against an older minor reads as zero where it
- * knows nothing. Modules are never unloaded: threads and tools that keep addresses into them dislike that. */
+ * A descriptor is copied into a struct of the host's own size, so a plugin built against an older minor reads as zero
+ * where it knows nothing. Modules are never unloaded: threads and tools that keep addresses into them dislike that. */
 #include "config.h"
 #include "plugin/private.h"
 #include <dlfcn.h>
@@ -32,7 +33,8 @@ void st_differ(st_differences *d, const char *fmt, ...)
 
 void st_differ_number(st_differences *d, const char *field, uint64_t module, uint64_t host)
 {
-    if (module != host) st_differ(d, "%s: module %llu, host %llu", field, (unsigned long long)module, (unsigned long long)host);
+    if (module != host)
+        st_differ(d, "%s: module %llu, host %llu", field, (unsigned long long)module, (unsigned long long)host);
 }
 
 void st_differ_text(st_differences *d, const char *field, const char *module, const char *other_name, const char *other)
@@ -41,7 +43,8 @@ void st_differ_text(st_differences *d, const char *field, const char *module, co
         st_differ(d, "%s: module '%.60s', %s '%.60s'", field, module ? module : "(absent)", other_name, other);
 }
 
-static int refuse(const st_differences *d, const char *path, st_error *e, const char *hint, const char *fmt, ...) ST_PRINTF(5, 6);
+static int refuse(const st_differences *d, const char *path, st_error *e, const char *hint, const char *fmt, ...)
+    ST_PRINTF(5, 6);
 static int refuse(const st_differences *d, const char *path, st_error *e, const char *hint, const char *fmt, ...)
 {
     char text[400];
@@ -125,16 +128,18 @@ static int check_head(const uint32_t head[4], uint32_t magic, size_t least, size
     if (head[3] < least || (head[3] > own && head[2] <= ST_ABI_MINOR))
         st_differ(&d, "size: module %u, host %zu", head[3], own);
     if (head[0] != magic) return refuse(&d, path, e, "build it from strata's headers", "this module is not strata's");
-    return refuse(&d, path, e, head[1] > ST_ABI_MAJOR || head[2] > ST_ABI_MINOR ?
-                  "update strata, or build the module against the headers of this host" :
-                  "build the module against the headers of this host",
-                  "this module is built for plugin ABI %u.%u, this host has %u.%u", head[1], head[2], ST_ABI_MAJOR, ST_ABI_MINOR);
+    return refuse(&d, path, e,
+                  head[1] > ST_ABI_MAJOR || head[2] > ST_ABI_MINOR
+                      ? "update strata, or build the module against the headers of this host"
+                      : "build the module against the headers of this host",
+                  "this module is built for plugin ABI %u.%u, this host has %u.%u", head[1], head[2], ST_ABI_MAJOR,
+                  ST_ABI_MINOR);
 }
 
 static int check_layout(const st_plugin *p, const char *path, st_error *e)
 {
-    const uint64_t caps = ST_CAP_TRAIN | ST_CAP_TENSOR | ST_CAP_CONTEXT | ST_CAP_EXPERT | ST_CAP_SHIFTABLE | ST_CAP_LINEAR_X |
-                          ST_CAP_STREAM;
+    const uint64_t caps = ST_CAP_TRAIN | ST_CAP_TENSOR | ST_CAP_CONTEXT | ST_CAP_EXPERT | ST_CAP_SHIFTABLE |
+                          ST_CAP_LINEAR_X | ST_CAP_STREAM;
     st_differences d = {0};
 
     if (p->kind < ST_KIND_BACKEND || p->kind > ST_KIND_OPTIMIZER)
@@ -143,13 +148,15 @@ static int check_layout(const st_plugin *p, const char *path, st_error *e)
     if (p->param_size < PARAM_SIZE_0 || p->param_size > sizeof(st_param))
         st_differ_number(&d, "param_size", p->param_size, sizeof(st_param));
     if (p->n_params > PARAMS_MAX) st_differ(&d, "n_params: module %u, host at most %u", p->n_params, PARAMS_MAX);
-    if (p->self_size > SELF_SIZE_MAX) st_differ(&d, "self_size: module %u, host at most %u", p->self_size, SELF_SIZE_MAX);
+    if (p->self_size > SELF_SIZE_MAX)
+        st_differ(&d, "self_size: module %u, host at most %u", p->self_size, SELF_SIZE_MAX);
     if (!p->kernel_iface != !p->kernel_size)
         st_differ(&d, "kernel_iface %u and kernel_size %u: both or neither", p->kernel_iface, p->kernel_size);
-    if (p->caps & ~caps) st_differ(&d, "caps: module 0x%llx, host knows 0x%llx", (unsigned long long)p->caps,
-                                   (unsigned long long)caps);
-    if (p->needs & ~caps) st_differ(&d, "needs: module 0x%llx, host knows 0x%llx", (unsigned long long)p->needs,
-                                    (unsigned long long)caps);
+    if (p->caps & ~caps)
+        st_differ(&d, "caps: module 0x%llx, host knows 0x%llx", (unsigned long long)p->caps, (unsigned long long)caps);
+    if (p->needs & ~caps)
+        st_differ(&d, "needs: module 0x%llx, host knows 0x%llx", (unsigned long long)p->needs,
+                  (unsigned long long)caps);
     return refuse(&d, path, e, "build the module against the headers of this host",
                   "this module's descriptor does not fit this host");
 }
@@ -191,8 +198,8 @@ static int copy_params(st_registry *r, st_plugin *p, const char *path, st_error 
     st_param *own = ST_NEW_N(r->arena, st_param, p->n_params);
 
     if (!own) return st_fail_at(e, ST_E_NOMEM, path, 0, 0, "no memory to open this module");
-    if (p->n_params && !p->params) return st_fail_at(e, ST_E_ABI, path, 0, 0, "this module counts %u parameters, but has no table",
-                                                     p->n_params);
+    if (p->n_params && !p->params)
+        return st_fail_at(e, ST_E_ABI, path, 0, 0, "this module counts %u parameters, but has no table", p->n_params);
     for (uint32_t i = 0; i < p->n_params; i++)
         memcpy(&own[i], (const char *)p->params + (size_t)i * p->param_size, p->param_size);
     p->params = own;
@@ -246,7 +253,8 @@ static int not_found(const st_registry *r, const st_manifest *m, const char *fil
 
     for (int32_t i = 0; i < r->n_searched; i++)
         if (!r->searched[i].why_not) st_buf_printf(&dirs, "%s%s", dirs.n ? ", " : "", r->searched[i].dir);
-    st_fail_at(e, ST_E_NOTFOUND, m->file, 0, 0, "%s %s: its module %s is nowhere", st_kind_name(m->kind), m->name, file);
+    st_fail_at(e, ST_E_NOTFOUND, m->file, 0, 0, "%s %s: its module %s is nowhere", st_kind_name(m->kind), m->name,
+               file);
     st_error_detail(e, "looked beside the manifest and in %s", dirs.n ? dirs.data : "no other directory");
     st_error_hint(e, "`strata plugins` shows what is searched and why");
     st_buf_free(&dirs);
@@ -258,8 +266,8 @@ int st_module_open(st_registry *r, const st_manifest *m, const st_plugin **out, 
     *out = NULL;
     if (!strchr(m->module, '/')) return not_found(r, m, m->module, e);
     if (m->abi != (int32_t)ST_ABI_MAJOR) {
-        st_fail_at(e, ST_E_ABI, m->file, 0, 0, "%s %s is made for plugin ABI %d, this host has %u", st_kind_name(m->kind), m->name,
-                   m->abi, ST_ABI_MAJOR);
+        st_fail_at(e, ST_E_ABI, m->file, 0, 0, "%s %s is made for plugin ABI %d, this host has %u",
+                   st_kind_name(m->kind), m->name, m->abi, ST_ABI_MAJOR);
         st_error_hint(e, m->abi > (int32_t)ST_ABI_MAJOR ? "update strata" : "get a newer version of the plugin");
         return ST_E_ABI;
     }
@@ -285,7 +293,8 @@ static int check_kernels(const st_kernels *k, const st_plugin *p, const char *ba
     st_differences d = {0};
 
     if (k->iface != p->kernel_iface) st_differ(&d, "iface: kernels %u, plugin %u", k->iface, p->kernel_iface);
-    if (k->table_size != p->kernel_size) st_differ(&d, "table_size: kernels %u, plugin %u", k->table_size, p->kernel_size);
+    if (k->table_size != p->kernel_size)
+        st_differ(&d, "table_size: kernels %u, plugin %u", k->table_size, p->kernel_size);
     st_differ_text(&d, "plugin", k->plugin, "plugin", p->name);
     st_differ_text(&d, "version", k->version, "plugin", p->version);
     st_differ_text(&d, "backend", k->backend, "manifest", backend);
@@ -294,8 +303,8 @@ static int check_kernels(const st_kernels *k, const st_plugin *p, const char *ba
                   "this kernel module does not belong to plugin %s %s", p->name, p->version);
 }
 
-static int open_kernels(st_registry *r, const char *path, const st_plugin *p, const char *backend, const st_kernels **out,
-                        st_error *e)
+static int open_kernels(st_registry *r, const char *path, const st_plugin *p, const char *backend,
+                        const st_kernels **out, st_error *e)
 {
     void *entry = NULL;
     uint32_t head[4];
@@ -321,14 +330,15 @@ static int no_backend(const st_manifest *m, const char *backend, st_error *e)
     st_buf known = {0};
 
     for (int32_t i = 0; i < m->n_kernels; i++) st_buf_printf(&known, "%s%s", i ? ", " : "", m->kernels[i].backend);
-    st_fail_at(e, ST_E_UNSUPPORTED, m->file, 0, 0, "%s %s has no kernels for backend %s", st_kind_name(m->kind), m->name, backend);
+    st_fail_at(e, ST_E_UNSUPPORTED, m->file, 0, 0, "%s %s has no kernels for backend %s", st_kind_name(m->kind),
+               m->name, backend);
     st_error_detail(e, "it has them for: %s", known.n ? known.data : "none");
     st_buf_free(&known);
     return ST_E_UNSUPPORTED;
 }
 
-int st_kernels_open(st_registry *r, const st_manifest *m, const st_plugin *p, const char *backend, const st_kernels **out,
-                    st_error *e)
+int st_kernels_open(st_registry *r, const st_manifest *m, const st_plugin *p, const char *backend,
+                    const st_kernels **out, st_error *e)
 {
     const char *file = NULL;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plugin/places.c - where this program's own plugins and specs are.
  *
- * A program that was not installed must find the files of its own build, and only those. It knows by where it lies: in the build
- * directory it was compiled in, libtool's .libs there, or below tests. Everything else counts as installed, also an install
- * prefix inside the build directory. The current directory plays no part. */
+ * A program that was not installed must find the files of its own build, and only those. It knows by where it lies:
+ * in the build directory it was compiled in, libtool's .libs there, or below tests. Everything else counts as
+ * installed, also an install prefix inside the build directory. The current directory plays no part. */
 #include "config.h"
 #include "plugin/private.h"
 #include <stdlib.h>

@@ -8,12 +8,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char *const kinds[] = {NULL, "backend", "comm", "layer", "position", "encoder", "head", "dataset", "optimizer"};
+static const char *const kinds[] = {NULL,      "backend", "comm",    "layer",    "position",
+                                    "encoder", "head",    "dataset", "optimizer"};
 
-const char *st_kind_name(int kind)
-{
-    return kind > 0 && kind < (int)ST_COUNT(kinds) ? kinds[kind] : "unknown kind";
-}
+const char *st_kind_name(int kind) { return kind > 0 && kind < (int)ST_COUNT(kinds) ? kinds[kind] : "unknown kind"; }
 
 int st_kind_of(const char *name)
 {
@@ -42,7 +40,8 @@ static bool seen(const st_registry *r, const char *dir)
 
     if (stat(dir, &a)) return false;
     for (int32_t i = 0; i < r->n_searched; i++)
-        if (!r->searched[i].why_not && !stat(r->searched[i].dir, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino) return true;
+        if (!r->searched[i].why_not && !stat(r->searched[i].dir, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+            return true;
     return false;
 }
 
@@ -233,7 +232,9 @@ void st_registry_close(st_registry *r)
 
 /* ---- [plugins] of a spec ---- */
 
-struct plugins_keys { const char *path; };
+struct plugins_keys {
+    const char *path;
+};
 static const st_param plugins_params[] = {
     ST_STR(struct plugins_keys, path, NULL, 0, "directories with manifests and modules, separated by colons")};
 
@@ -254,8 +255,8 @@ static int spec_directories(st_spec *spec, const char ***dirs, int32_t *n, st_di
     return ST_OK;
 }
 
-int st_registry_open_for(const st_base *base, const char *const *given, int32_t n_given, st_spec *spec, st_registry **out,
-                         st_diags *diags)
+int st_registry_open_for(const st_base *base, const char *const *given, int32_t n_given, st_spec *spec,
+                         st_registry **out, st_diags *diags)
 {
     const char **dirs = NULL;
     int32_t n = 0;

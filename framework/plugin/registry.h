@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plugin/registry.h - manifests, search paths, modules, instances. Listing opens no module.
  *
- * Where is searched, in this order: --plugin-path, the spec's [plugins] path, $STRATA_PLUGIN_PATH, $XDG_DATA_HOME/strata (or
- * ~/.local/share/strata), the installed directories. A program that runs from its build tree takes the source tree's manifests
- * and the build tree's modules in place of the installed ones. $STRATA_PLUGIN_PATH_ONLY replaces all but the first two. Plugins
- * are code: no directory or module that everybody may write to is used, and nothing is searched in the current directory. */
+ * Where is searched, in this order: --plugin-path, the spec's [plugins] path, $STRATA_PLUGIN_PATH,
+ * $XDG_DATA_HOME/strata (or ~/.local/share/strata), the installed directories. A program that runs from its build
+ * tree takes the source tree's manifests and the build tree's modules in place of the installed ones.
+ * $STRATA_PLUGIN_PATH_ONLY replaces all but the first two. Plugins are code: no directory or module that everybody
+ * may write to is used, and nothing is searched in the current directory. */
 #ifndef ST_REGISTRY_H
 #define ST_REGISTRY_H
 #include "spec/spec.h"
@@ -34,7 +35,8 @@ typedef struct st_searched {         /* for `strata plugins`                    
 /* A manifest with mistakes is set aside and told as a warning; all others stay usable. */
 int st_registry_open(const st_base *, const st_search *, st_registry **, st_diags *);
 /* The same for a spec: binds its [plugins] section. spec NULL: none. */
-int st_registry_open_for(const st_base *, const char *const *given, int32_t n_given, st_spec *, st_registry **, st_diags *);
+int st_registry_open_for(const st_base *, const char *const *given, int32_t n_given, st_spec *, st_registry **,
+                         st_diags *);
 void st_registry_close(st_registry *); /* modules stay loaded */
 int st_registry_list(const st_registry *, const st_manifest *const **);
 int st_registry_searched(const st_registry *, const st_searched **);
@@ -51,11 +53,14 @@ typedef struct st_places {
 } st_places;
 int st_places_find(st_arena *, st_places *, st_error *);
 
-/* Opens (once), checks magic, ABI, size, kind, name, required ops, parameters. Errors name file, both values, remedy. */
+/* Opens (once), checks magic, ABI, size, kind, name, required ops, parameters. Errors name file, both values,
+ * remedy. */
 int st_module_open(st_registry *, const st_manifest *, const st_plugin **, st_error *);
-int st_module_open_file(st_registry *, const char *path, const st_plugin **, st_error *); /* no manifest to compare with */
+/* The same without a manifest to compare with. */
+int st_module_open_file(st_registry *, const char *path, const st_plugin **, st_error *);
 /* *out NULL: the plugin needs no kernel module. The caller runs st_kernels.init for its device. */
-int st_kernels_open(st_registry *, const st_manifest *, const st_plugin *, const char *backend, const st_kernels **, st_error *);
+int st_kernels_open(st_registry *, const st_manifest *, const st_plugin *, const char *backend, const st_kernels **,
+                    st_error *);
 /* Copies a plugin's ops struct into a zeroed struct of the host's size. */
 void st_ops_copy(const st_plugin *, void *out, size_t size);
 
@@ -68,6 +73,7 @@ typedef struct st_instance {
     char symbol;
 } st_instance;
 /* name NULL: taken from the section's `plugin` key. Mistakes go to diags. */
-int st_instance_create(st_registry *, st_spec *, int kind, const char *name, const char *section, st_instance *, st_diags *);
+int st_instance_create(st_registry *, st_spec *, int kind, const char *name, const char *section, st_instance *,
+                       st_diags *);
 int st_instance_kernels(st_registry *, st_instance *, const char *backend, st_error *);
 #endif

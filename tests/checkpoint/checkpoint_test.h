@@ -54,7 +54,8 @@ static inline const char *put_raw(const char *dir, const char *name, const void 
     assert_int_equal(fclose(out), 0);
     return path;
 }
-static inline const char *put_file(const char *dir, const char *name, const char *header, const void *data, size_t bytes)
+static inline const char *put_file(const char *dir, const char *name, const char *header, const void *data,
+                                   size_t bytes)
 {
     size_t n = strlen(header);
     char *file = malloc(8 + n + bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading and writing safetensors: every kind of valid oddity loads, every kind of hostile header is refused with the file and
- * the reason, and what is written is read back bit by bit. Inputs are made here, byte by byte. */
+/* Reading and writing safetensors: every kind of valid oddity loads, every kind of hostile header is refused with the
+ * file and the reason, and what is written is read back bit by bit. Inputs are made here, byte by byte. */
 #include "config.h"
 #include "checkpoint_test.h"
 #include <dirent.h>
@@ -23,8 +23,10 @@ static st_tensors *must_open(const char *path)
 static void small_file_loads(void **state)
 {
     const float a[] = {1, 2, 3, 4};
-    const char *p = put_file(*state, "a", "{\"__metadata__\":{\"format\":\"pt\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2,2],"
-                             "\"data_offsets\":[0,16]}}", a, sizeof a);
+    const char *p = put_file(*state, "a",
+                             "{\"__metadata__\":{\"format\":\"pt\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2,2],"
+                             "\"data_offsets\":[0,16]}}",
+                             a, sizeof a);
     st_tensors *t = must_open(p);
     const st_file_tensor *list;
     double v[4];
@@ -45,18 +47,30 @@ static void small_file_loads(void **state)
 static void all_types_convert(void **state)
 {
     struct __attribute__((packed)) {
-        double f64; float f32; uint16_t bf16[7], f16[6]; int64_t i64; int32_t i32; uint8_t u8, f8;
-    } d = {-0.1, 1.5f, {0x3f80, 0xc000, 0x7f80, 0xff80, 0x7fc0, 0x8000, 0x0001},
-           {0x3c00, 0xc000, 0x0001, 0x7bff, 0x7c00, 0x8000}, -7, 1 << 30, 255, 0x38};
+        double f64;
+        float f32;
+        uint16_t bf16[7], f16[6];
+        int64_t i64;
+        int32_t i32;
+        uint8_t u8, f8;
+    } d = {-0.1,
+           1.5f,
+           {0x3f80, 0xc000, 0x7f80, 0xff80, 0x7fc0, 0x8000, 0x0001},
+           {0x3c00, 0xc000, 0x0001, 0x7bff, 0x7c00, 0x8000},
+           -7,
+           1 << 30,
+           255,
+           0x38};
     const char *p = put_file(*state, "types",
-        "{\"f8\":{\"dtype\":\"F8_E4M3\",\"shape\":[1],\"data_offsets\":[51,52]},"
-        "\"u8\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[50,51]},"
-        "\"i32\":{\"dtype\":\"I32\",\"shape\":[1,1],\"data_offsets\":[46,50]},"
-        "\"i64\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[38,46]},"
-        "\"f16\":{\"dtype\":\"F16\",\"shape\":[6],\"data_offsets\":[26,38]},"
-        "\"bf16\":{\"dtype\":\"BF16\",\"shape\":[7],\"data_offsets\":[12,26]},"
-        "\"f32\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]},"
-        "\"f64\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]}}", &d, sizeof d);
+                             "{\"f8\":{\"dtype\":\"F8_E4M3\",\"shape\":[1],\"data_offsets\":[51,52]},"
+                             "\"u8\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[50,51]},"
+                             "\"i32\":{\"dtype\":\"I32\",\"shape\":[1,1],\"data_offsets\":[46,50]},"
+                             "\"i64\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[38,46]},"
+                             "\"f16\":{\"dtype\":\"F16\",\"shape\":[6],\"data_offsets\":[26,38]},"
+                             "\"bf16\":{\"dtype\":\"BF16\",\"shape\":[7],\"data_offsets\":[12,26]},"
+                             "\"f32\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]},"
+                             "\"f64\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]}}",
+                             &d, sizeof d);
     st_tensors *t = must_open(p);
     st_error e = {0};
     double v[8];
@@ -91,15 +105,18 @@ static void odd_but_valid_loads(void **state)
     st_tensors *t;
 
     for (int i = 0; i < 48; i++) data[i] = (float)i;
-    t = must_open(put_file(*state, "five", "{\"patch\":{\"dtype\":\"F32\",\"shape\":[2,3,2,2,2],\"data_offsets\":[0,192]}}",
-                           data, 192)); /* the header's length is no multiple of 8: data is unaligned */
+    t = must_open(put_file(*state, "five",
+                           "{\"patch\":{\"dtype\":\"F32\",\"shape\":[2,3,2,2,2],\"data_offsets\":[0,192]}}", data,
+                           192)); /* the header's length is no multiple of 8: data is unaligned */
     assert_int_equal(st_tensors_find(t, "patch")->nd, 5);
     assert_int_equal(st_tensor_to_f64(st_tensors_find(t, "patch"), v, NULL), ST_OK);
     for (int i = 0; i < 48; i++) assert_true(v[i] == i);
     st_tensors_close(t);
 
-    t = must_open(put_file(*state, "empty", "{\"e\":{\"dtype\":\"F32\",\"shape\":[0,3],\"data_offsets\":[0,0]},"
-                           "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}   ", data, 4));
+    t = must_open(put_file(*state, "empty",
+                           "{\"e\":{\"dtype\":\"F32\",\"shape\":[0,3],\"data_offsets\":[0,0]},"
+                           "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}   ",
+                           data, 4));
     assert_int_equal(st_tensors_find(t, "e")->count, 0);
     st_tensors_close(t);
     st_tensors_close(must_open(put_file(*state, "none", "{}", NULL, 0)));
@@ -130,14 +147,20 @@ static void refused(const char *path, const char *word)
 }
 
 #define ONE(dtype, shape, offsets) "{\"a\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
-static const struct { const char *name, *header; size_t data; const char *word; } bad_headers[] = {
+static const struct {
+    const char *name, *header;
+    size_t data;
+    const char *word;
+} bad_headers[] = {
     {"list", "[1,2]", 0, "does not begin with '{'"},
     {"garbage", "{abcdefgh}", 0, "not valid JSON"},
     {"comma", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},}", 4, "not valid JSON"},
     {"utf8", "{\"\xff\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "not valid JSON"},
     {"nul", "{\"a\\u0000b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "not valid JSON"},
-    {"twice", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-              "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "twice"},
+    {"twice",
+     "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+     "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+     8, "twice"},
     {"entry", "{\"a\":7}", 0, "not an object"},
     {"metadata", "{\"__metadata__\":{\"k\":1}}", 0, "not text"},
     {"no_dtype", "{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "'dtype'"},
@@ -159,10 +182,14 @@ static const struct { const char *name, *header; size_t data; const char *word; 
     {"shape_text", ONE("\"F32\"", "\"1\"", "[0,4]"), 4, "'shape'"},
     {"shape_long", ONE("\"F32\"", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4, "9 dimensions, at most 8"},
     {"half_byte", ONE("\"F4\"", "[3]", "[0,2]"), 2, "whole bytes"},
-    {"overlap", "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
-                "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "'a' and 'b' overlap"},
-    {"hole", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-             "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}}", 12, "bytes 4 to 8"},
+    {"overlap",
+     "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+     "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+     8, "'a' and 'b' overlap"},
+    {"hole",
+     "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+     "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}}",
+     12, "bytes 4 to 8"},
     {"trailing", ONE("\"F32\"", "[1]", "[0,4]"), 9, "end at byte 4, the file holds 9"},
     {"truncated", ONE("\"F32\"", "[4]", "[0,16]"), 13, "16 of the data, but the file holds 13"},
 };
@@ -171,7 +198,8 @@ static void hostile_headers_are_refused(void **state)
 {
     char *zeros = calloc(1, 1 << 17);
     for (size_t i = 0; i < sizeof bad_headers / sizeof *bad_headers; i++)
-        refused(put_file(*state, bad_headers[i].name, bad_headers[i].header, zeros, bad_headers[i].data), bad_headers[i].word);
+        refused(put_file(*state, bad_headers[i].name, bad_headers[i].header, zeros, bad_headers[i].data),
+                bad_headers[i].word);
     free(zeros);
 }
 
@@ -291,7 +319,7 @@ static void bad_writes_leave_the_old_file(void **state)
         assert_int_equal(st_tensors_create(p, &o, &e), ST_OK);
         assert_int_equal(st_tensors_declare(o, "a", ST_F32, 1, one, &e), ST_OK);
         int rc = ST_OK;
-        if (kind == 0) rc = st_tensors_write(o, f, 8, &e);              /* more than declared */
+        if (kind == 0) rc = st_tensors_write(o, f, 8, &e);                  /* more than declared */
         if (kind == 2) rc = st_tensors_declare(o, "a", ST_F32, 1, one, &e); /* the same name  */
         if (kind == 3) rc = st_tensors_declare(o, "b", ST_F32, 2, wrap, &e);
         if (kind == 4) rc = st_tensors_declare(o, "b", ST_F32, 1, negative, &e);
@@ -299,10 +327,10 @@ static void bad_writes_leave_the_old_file(void **state)
         if (kind == 6) rc = st_tensors_declare(o, "b", ST_DTYPES, 1, one, &e);
         if (kind == 7) {
             assert_int_equal(st_tensors_write(o, f, 2, &e), ST_OK);
-            rc = st_tensors_declare(o, "b", ST_F32, 1, one, &e);        /* too late */
+            rc = st_tensors_declare(o, "b", ST_F32, 1, one, &e); /* too late */
         }
         if (kind != 1) assert_int_not_equal(rc, ST_OK);
-        assert_int_not_equal(st_tensors_finish(o, &e), ST_OK);          /* kind 1: data is missing */
+        assert_int_not_equal(st_tensors_finish(o, &e), ST_OK); /* kind 1: data is missing */
         assert_true(e.message[0] != 0);
         assert_int_equal(files_in(*state), 1);
     }

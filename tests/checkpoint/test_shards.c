@@ -64,7 +64,8 @@ static void refused(const char *dir, const char *named, const char *word)
     assert_int_not_equal(st_shards_open(dir, &s, &e), ST_OK);
     assert_null(s);
     if (!strstr(e.message, word)) fail_msg("'%s' not in: %s", word, e.message);
-    if (!strstr(e.file, named) && !strstr(e.message, named)) fail_msg("'%s' not named: %s: %s", named, e.file, e.message);
+    if (!strstr(e.file, named) && !strstr(e.message, named))
+        fail_msg("'%s' not named: %s: %s", named, e.file, e.message);
 }
 
 static void broken_sets_are_refused(void **state)
@@ -80,8 +81,10 @@ static void broken_sets_are_refused(void **state)
     refused(*state, S2, "0 bytes");
     put_text(*state, S2, "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 72\n");
     refused(*state, S2, "not a tensor file");
-    put_file(*state, S2, "{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-                         "\"stale\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", "xy", 2);
+    put_file(*state, S2,
+             "{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+             "\"stale\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
+             "xy", 2);
     refused(*state, S2, "tensor 'stale' of this shard is placed in no shard");
     put_text(*state, INDEX, "{\"weight_map\":[\"a\"]}");
     refused(*state, INDEX, "'weight_map'");

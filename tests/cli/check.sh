@@ -52,13 +52,13 @@ must 'all mistakes are told: the first' exits 1 '[schedule] lr = fast' "$strata"
 must 'all mistakes are told: the second' exits 1 'did you mean "hidden"?' "$strata" check "$good" \
     --set schedule.lr=fast --set stack.hiden=7 --set stack.blocks=0
 sed 's/^blocks = 4/pattern = G-Q/' "$good" > "$scratch/symbol.ini"
-must 'a symbol that nobody claims is shown in its place' exits 1 "$scratch/symbol.ini:5:13: error: 'Q'" "$strata" check \
-    "$scratch/symbol.ini"
+must 'a symbol that nobody claims is shown in its place' exits 1 "$scratch/symbol.ini:5:13: error: 'Q'" \
+    "$strata" check "$scratch/symbol.ini"
 mkdir "$scratch/abi"
 printf '[manifest]\nformat = 1\n[plugin]\nname = fixture\nkind = layer\nmodule = %s\nabi = 1\nversion = 0.1\n' \
     "$ST_BUILDDIR/tests/plugin/.libs/fix_newer.so" > "$scratch/abi/fixture.ini"
-must 'a module for another ABI is refused with both versions' exits 1 'plugin ABI 1.7, this host has 1.0' "$strata" check "$good" \
-    --set "layer.-.plugin=fixture" --plugin-path "$scratch/abi"
+must 'a module for another ABI is refused with both versions' exits 1 'plugin ABI 1.7, this host has 1.0' \
+    "$strata" check "$good" --set "layer.-.plugin=fixture" --plugin-path "$scratch/abi"
 cp -r "$scratch/abi" "$scratch/open" && chmod 777 "$scratch/open"
 must 'a plugin in a world-writable directory is not used' exits 1 'no layer plugin fixture' "$strata" check "$good" \
     --set "layer.-.plugin=fixture" --plugin-path "$scratch/open"

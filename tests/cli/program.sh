@@ -18,7 +18,10 @@ must 'an argument too many is wrong usage' exits 2 "got 'x'" "$strata" plugins x
 must 'plugins are listed' exits 0 'mrope' "$strata" plugins
 must 'the search is shown' exits 0 'STRATA_PLUGIN_PATH_ONLY' "$strata" plugins
 mkdir "$scratch/a" "$scratch/b"
-manifest() { printf '[manifest]\nformat = 1\n[plugin]\nname = %s\nkind = layer\nmodule = m\nabi = 1\nversion = 1\n%s\n' "$2" "$3" > "$1"; }
+manifest() {
+    printf '[manifest]\nformat = 1\n[plugin]\nname = %s\nkind = layer\nmodule = m\nabi = 1\nversion = 1\n%s\n' \
+        "$2" "$3" > "$1"
+}
 manifest "$scratch/a/one.ini" one 'symbol = Q'
 manifest "$scratch/b/one.ini" one 'symbol = Q'
 manifest "$scratch/b/two.ini" two 'symbol = Q'

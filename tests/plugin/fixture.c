@@ -36,10 +36,15 @@
 #define FIX_DEFAULT "8"
 #endif
 #ifndef FIX_OFFSET
-#define FIX_OFFSET (uint32_t)offsetof(struct fixture, width)
+#define FIX_OFFSET (uint32_t) offsetof(struct fixture, width)
 #endif
 
-struct fixture { int64_t width; double rate; const char *note; int32_t mode; };
+struct fixture {
+    int64_t width;
+    double rate;
+    const char *note;
+    int32_t mode;
+};
 static const st_param params[] = {
     {"width", FIX_DEFAULT, "columns", NULL, "width of the layer", NULL, NULL, 1, 64, ST_P_INT, ST_PF_FIXED, FIX_OFFSET,
      sizeof(int64_t)},
@@ -69,20 +74,39 @@ __attribute__((unused)) static int backward(const void *self, st_step *s, const 
     return st_status(s);
 }
 
-static const st_layer_ops ops = {.size = FIX_OPS_SIZE, .role = ST_ROLE_CHANNEL, .tokens = ST_GATHERED, .configure = configure,
-                                 .forward = forward, .backward = FIX_BACKWARD};
+static const st_layer_ops ops = {.size = FIX_OPS_SIZE,
+                                 .role = ST_ROLE_CHANNEL,
+                                 .tokens = ST_GATHERED,
+                                 .configure = configure,
+                                 .forward = forward,
+                                 .backward = FIX_BACKWARD};
 #ifndef FIX_NO_ENTRY
 ST_EXPORT const st_plugin *st_plugin_v1(void);
 ST_EXPORT const st_plugin *st_plugin_v1(void)
 {
-    static const st_plugin p = {
-        FIX_MAGIC, FIX_MAJOR, FIX_MINOR, FIX_SIZE, FIX_KIND, FIX_TENSOR_SIZE, sizeof(st_param), .n_params = ST_COUNT(params),
-        .self_size = sizeof(struct fixture), .kernel_iface = 3, .kernel_size = sizeof(int), .caps = ST_CAP_TRAIN,
-        .name = FIX_NAME, .version = "0.1", .license = "Apache-2.0", .author = "tests", .summary = FIX_SUMMARY,
-        .description = "", .params = params, .ops = &ops};
+    static const st_plugin p = {FIX_MAGIC,
+                                FIX_MAJOR,
+                                FIX_MINOR,
+                                FIX_SIZE,
+                                FIX_KIND,
+                                FIX_TENSOR_SIZE,
+                                sizeof(st_param),
+                                .n_params = ST_COUNT(params),
+                                .self_size = sizeof(struct fixture),
+                                .kernel_iface = 3,
+                                .kernel_size = sizeof(int),
+                                .caps = ST_CAP_TRAIN,
+                                .name = FIX_NAME,
+                                .version = "0.1",
+                                .license = "Apache-2.0",
+                                .author = "tests",
+                                .summary = FIX_SUMMARY,
+                                .description = "",
+                                .params = params,
+                                .ops = &ops};
     return &p;
 }
 #else
 const void *fixture_unused(void);
-const void *fixture_unused(void) { return (const void *[]){&ops, params} [0]; }
+const void *fixture_unused(void) { return (const void *[]){&ops, params}[0]; }
 #endif

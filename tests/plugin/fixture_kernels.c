@@ -13,7 +13,8 @@ ST_EXPORT const st_kernels *st_kernels_v1(void);
 ST_EXPORT const st_kernels *st_kernels_v1(void)
 {
     static const int table = 42;
-    static const st_kernels k = {ST_KERNEL_MAGIC, ST_ABI_MAJOR, ST_ABI_MINOR, sizeof k, 3, FIX_TABLE_SIZE, "fixture", "cpu",
-                                 FIX_VERSION, "", "", &table, NULL};
+    static const st_kernels k = {
+        ST_KERNEL_MAGIC, ST_ABI_MAJOR, ST_ABI_MINOR, sizeof k, 3,   FIX_TABLE_SIZE, "fixture", "cpu",
+        FIX_VERSION,     "",           "",           &table,   NULL};
     return &k;
 }

@@ -56,10 +56,11 @@ static inline const char *put(const char *path, const void *data, size_t n)
     return path;
 }
 static inline const char *put_text(const char *path, const char *text) { return put(path, text, strlen(text)); }
-static inline const char *manifest(const char *path, const char *kind, const char *name, const char *module, const char *more)
+static inline const char *manifest(const char *path, const char *kind, const char *name, const char *module,
+                                   const char *more)
 {
-    return put_text(path, path_of("[manifest]\nformat = 1\n[plugin]\nname = %s\nkind = %s\nmodule = %s\nabi = 1\nversion = 0.1\n"
-                                  "summary = for tests\n%s", name, kind, module, more));
+    return put_text(path, path_of("[manifest]\nformat = 1\n[plugin]\nname = %s\nkind = %s\nmodule = %s\nabi = 1\n"
+                                  "version = 0.1\nsummary = for tests\n%s", name, kind, module, more));
 }
 static inline const char *fixture(const char *name)
 {

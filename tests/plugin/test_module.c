@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening modules: every broken file and every descriptor that does not fit is refused by name with both values, and the good
- * ones stay usable. */
+/* Opening modules: every broken file and every descriptor that does not fit is refused by name with both values, and
+ * the good ones stay usable. */
 #include "config.h"
 #include "plugin_test.h"
 #include <elf.h>
@@ -74,8 +74,10 @@ static void manifest_must_tell_the_truth(void **state)
 
     manifest(path_of("%s/a.ini", root), "layer", "other_name", fixture("good"), "");
     manifest(path_of("%s/b.ini", root), "head", "fixture", fixture("good"), "");
-    put_text(path_of("%s/c.ini", root), path_of("[manifest]\nformat = 1\n[plugin]\nname = fixture\nkind = layer\nmodule = %s\n"
-                                                "abi = 2\nversion = 9\n", fixture("good")));
+    put_text(path_of("%s/c.ini", root),
+             path_of("[manifest]\nformat = 1\n[plugin]\nname = fixture\nkind = layer\nmodule = %s\n"
+                     "abi = 2\nversion = 9\n",
+                     fixture("good")));
     st_registry *r = open_only(root, &diags);
     assert_int_equal(st_module_open(r, st_registry_find(r, ST_KIND_LAYER, "other_name"), &p, &e), ST_E_ABI);
     assert_has(e.detail, "name: module 'fixture', manifest 'other_name'");
@@ -97,7 +99,8 @@ static void manifest_must_tell_the_truth(void **state)
 static void files_that_are_no_modules(void **state)
 {
     const char *root = *state, *so = path_of("%s/broken.so", root);
-    static const char elf[30] = "\x7f" "ELF\2\1\1\0\0\0\0\0\0\0\0\0\3\0\x3e\0\1";
+    static const char elf[30] = "\x7f"
+                                "ELF\2\1\1\0\0\0\0\0\0\0\0\0\3\0\x3e\0\1";
     size_t n;
     char *good = slurp(fixture("good"), &n);
 
@@ -177,7 +180,10 @@ static void smaller_structs_read_as_zero(void **state)
     st_registry *r = open_only("", &diags);
     const st_plugin *p;
     st_error e = {0};
-    struct { st_layer_ops ops; char later[64]; } wide;
+    struct {
+        st_layer_ops ops;
+        char later[64];
+    } wide;
 
     assert_int_equal(st_module_open_file(r, fixture("small"), &p, &e), ST_OK);
     memset(&wide, 0xff, sizeof wide);
@@ -217,9 +223,15 @@ static void kernels_must_match(void **state)
     st_registry_close(r);
 }
 
-struct fixture_self { int64_t width; double rate; const char *note; int32_t mode; };
+struct fixture_self {
+    int64_t width;
+    double rate;
+    const char *note;
+    int32_t mode;
+};
 
-static int create(st_registry *r, const char *text, const char *name, const char *section, st_instance *i, st_spec **spec)
+static int create(st_registry *r, const char *text, const char *name, const char *section, st_instance *i,
+                  st_spec **spec)
 {
     memset(&diags, 0, sizeof diags);
     assert_int_equal(st_spec_parse("run.ini", text, strlen(text), ".", spec, &diags), ST_OK);
@@ -233,12 +245,13 @@ static void instances_are_bound(void **state)
     st_spec *spec;
     st_error e = {0};
 
-    manifest(path_of("%s/x.ini", root), "layer", "fixture", fixture("good"), path_of("symbol = X\n[backend.cpu]\nmodule = %s\n",
-                                                                                      fixture("kernels")));
+    manifest(path_of("%s/x.ini", root), "layer", "fixture", fixture("good"),
+             path_of("symbol = X\n[backend.cpu]\nmodule = %s\n", fixture("kernels")));
     manifest(path_of("%s/y.ini", root), "position", "elsewhere", "y", "");
     manifest(path_of("%s/z.ini", root), "layer", "broken", fixture("newer"), "");
     st_registry *r = open_only(root, &diags);
-    assert_int_equal(create(r, "[layer.X]\nwidth = 16\nnote = hello\nmode = hard\n", "fixture", "layer.X", &i, &spec), ST_OK);
+    assert_int_equal(create(r, "[layer.X]\nwidth = 16\nnote = hello\nmode = hard\n", "fixture", "layer.X", &i, &spec),
+                     ST_OK);
     const struct fixture_self *self = i.self;
     assert_int_equal(self->width, 16);
     assert_true(self->rate == 0.5);
@@ -254,7 +267,10 @@ static void instances_are_bound(void **state)
     assert_int_equal(((const struct fixture_self *)i.self)->width, 8);
     st_spec_destroy(spec);
 
-    const struct { const char *text, *word, *hint; int line; } wrong[] = {
+    const struct {
+        const char *text, *word, *hint;
+        int line;
+    } wrong[] = {
         {"[layer.X]\nplugin = fixtur\n", "no layer plugin fixtur", "fixture", 2},
         {"[layer.X]\nplugin = elsewhere\n", "is a position, not a layer", "", 2},
         {"[layer.X]\nwidth = 9\n", "no key plugin", "fixture", 1},

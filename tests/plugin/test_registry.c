@@ -22,7 +22,8 @@ static void order_decides_and_is_shown(void **state)
     st_registry *r = NULL;
     const st_manifest *const *list;
 
-    for (int i = 0; i < 3; i++) manifest(path_of("%s/50-x.ini", make_dir(root, name[i])), "layer", "x", "x", "symbol = X\n");
+    for (int i = 0; i < 3; i++)
+        manifest(path_of("%s/50-x.ini", make_dir(root, name[i])), "layer", "x", "x", "symbol = X\n");
     manifest(path_of("%s/env/10-y.ini", root), "position", "x", "y", "");
     setenv("STRATA_PLUGIN_PATH_ONLY", path_of("%s/env", root), 1);
     memset(&diags, 0, sizeof diags);
@@ -74,7 +75,8 @@ static void environment_and_user_directories(void **state)
     unsetenv("STRATA_PLUGIN_PATH");
     unsetenv("XDG_DATA_HOME");
     const char *home = make_dir(root, "home");
-    manifest(path_of("%s/c.ini", make_dir(make_dir(make_dir(home, ".local"), "share"), "strata")), "layer", "c", "c", "");
+    manifest(path_of("%s/c.ini", make_dir(make_dir(make_dir(home, ".local"), "share"), "strata")), "layer", "c", "c",
+             "");
     setenv("HOME", home, 1);
     assert_int_equal(st_registry_open(NULL, NULL, &r, &diags), ST_OK);
     assert_non_null(st_registry_find(r, ST_KIND_LAYER, "c"));
@@ -121,7 +123,10 @@ static void world_writable_is_refused(void **state)
 }
 
 #define HEAD "[manifest]\nformat = 1\n[plugin]\nname = a\nkind = layer\nmodule = a\nabi = 1\nversion = 1\n"
-static const struct { const char *text, *word; int line; } bad[] = {
+static const struct {
+    const char *text, *word;
+    int line;
+} bad[] = {
     {"[manifest]\nformat = 1\n[plugin]\nkind = layer\nmodule = a\nabi = 1\nversion = 1\n", "name", 3},
     {"[manifest]\nformat = 1\n[plugin]\nname = a\nkind = lair\nmodule = a\nabi = 1\nversion = 1\n", "lair", 5},
     {"[manifest]\nformat = 1\n[plugin]\nname = A b\nkind = layer\nmodule = a\nabi = 1\nversion = 1\n", "A b", 4},
@@ -138,7 +143,8 @@ static const struct { const char *text, *word; int line; } bad[] = {
     {HEAD "name = b\n", "name", 9},
     {HEAD "no equals\n", "", 9},
     {"\xff\xfe[\0m\0", "", 0},
-    {"[manifest]\nformat = 1\n[plugin]\nname = a\nkind = head\nsymbol = G\nmodule = a\nabi = 1\nversion = 1\n", "only layers", 6},
+    {"[manifest]\nformat = 1\n[plugin]\nname = a\nkind = head\nsymbol = G\nmodule = a\nabi = 1\nversion = 1\n",
+     "only layers", 6},
 };
 
 static void mistakes_set_one_manifest_aside(void **state)
@@ -149,7 +155,8 @@ static void mistakes_set_one_manifest_aside(void **state)
     for (size_t i = 0; i < ST_COUNT(bad); i++) {
         put_text(file, bad[i].text);
         st_registry *r = open_only(root, &diags);
-        if (!diags.warnings || diags.errors) fail_msg("manifest %zu: %d warnings, %d errors", i, diags.warnings, diags.errors);
+        if (!diags.warnings || diags.errors)
+            fail_msg("manifest %zu: %d warnings, %d errors", i, diags.warnings, diags.errors);
         const st_error *e = &diags.item[0].error;
         assert_has(e->message, bad[i].word);
         assert_has(e->file[0] ? e->file : e->message, "50-bad.ini");
@@ -169,7 +176,8 @@ static void other_files_are_no_manifests(void **state)
     put_text(path_of("%s/.hidden.ini", root), "rubbish");
     put_text(path_of("%s/readme.txt", root), "rubbish");
     manifest(path_of("%s/newer.ini", root), "layer", "newer", "x", "unheard = of\n");
-    put_text(path_of("%s/newer.ini", root), "[manifest]\nformat = 2\n[plugin]\nname = newer\nkind = layer\nmodule = x\nabi = 1\n"
+    put_text(path_of("%s/newer.ini", root),
+             "[manifest]\nformat = 2\n[plugin]\nname = newer\nkind = layer\nmodule = x\nabi = 1\n"
              "version = 1\nunheard = of\n");
     st_registry *r = open_only(root, &diags);
     assert_int_equal(searched(r, root)->manifests, 1);
@@ -207,7 +215,8 @@ static void modules_are_looked_up_in_order(void **state)
     const char *root = *state, *a = make_dir(root, "a"), *b = make_dir(root, "b"), *c = make_dir(root, "c");
     const char *dirs = path_of("%s:%s:%s", a, b, c);
 
-    manifest(path_of("%s/m.ini", b), "layer", "m", "m", "[backend.cpu]\nmodule = m-cpu\n[backend.cuda]\nmodule = m-cuda.so\n");
+    manifest(path_of("%s/m.ini", b), "layer", "m", "m",
+             "[backend.cpu]\nmodule = m-cpu\n[backend.cuda]\nmodule = m-cuda.so\n");
     manifest(path_of("%s/n.ini", b), "layer", "n", "./sub/n", "");
     put_text(path_of("%s/m-cpu.so", a), "");
     for (int i = 0; i < 3; i++) { /* last directory, then an earlier one, then beside the manifest */

@@ -12,7 +12,13 @@ static int fail_error(st_error *e, int code, const char *file, int line, const c
     return code;
 }
 
-typedef struct world { st_registry *r; st_comm_ops ops; st_host host; st_comm *comm; st_queue q; } world;
+typedef struct world {
+    st_registry *r;
+    st_comm_ops ops;
+    st_host host;
+    st_comm *comm;
+    st_queue q;
+} world;
 
 static int setup(void **state)
 {

@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm self: collectives over one rank. Every one of them is then a copy, made at once by the calling thread, so memory must be
- * host memory (the cpu backend's is). A run on one rank of another device calls no collectives at all.
+/* comm self: collectives over one rank. Every one of them is then a copy, made at once by the calling thread, so
+ * memory must be host memory (the cpu backend's is). A run on one rank of another device calls no collectives at all.
  *
- * It takes part wherever a group is passed: sizes, types and ranks are checked as a real transport would, so a wrong call is
- * found on one rank already. While planning nothing is read or written. */
+ * It takes part wherever a group is passed: sizes, types and ranks are checked as a real transport would, so a wrong
+ * call is found on one rank already. While planning nothing is read or written. */
 #include <stdlib.h>
-#include <string.h>
 #include <strata/comm.h>
+#include <string.h>
 
-struct st_comm { const st_host *host; int aborted; }; /* aborted: atomic, set by any thread */
+struct st_comm {
+    const st_host *host;
+    int aborted;
+}; /* aborted: atomic, set by any thread */
 
 #define REFUSE(q, code, ...) ((q)->fail ? (q)->fail((q), (code), __VA_ARGS__) : (code))
 
-static int open_world(void *self, const st_host *host, const st_bootstrap *boot, st_device *device, st_comm **world, st_error *e)
+static int open_world(void *self, const st_host *host, const st_bootstrap *boot, st_device *device, st_comm **world,
+                      st_error *e)
 {
     (void)self;
     (void)device;
     *world = NULL;
     if (boot && (boot->ranks != 1 || boot->rank != 0))
-        return host->fail(e, ST_E_COMM, __FILE__, __LINE__, "comm self is for one rank, this is rank %d of %d", boot->rank,
-                          boot->ranks);
+        return host->fail(e, ST_E_COMM, __FILE__, __LINE__, "comm self is for one rank, this is rank %d of %d",
+                          boot->rank, boot->ranks);
     st_comm *c = calloc(1, sizeof *c);
     if (!c) return host->fail(e, ST_E_NOMEM, __FILE__, __LINE__, "comm self: no memory");
     c->host = host;
@@ -38,7 +42,8 @@ static void close_comm(st_comm *c) { free(c); }
 
 static int alive(st_comm *c, const st_queue *q)
 {
-    return __atomic_load_n(&c->aborted, __ATOMIC_ACQUIRE) ? REFUSE(q, ST_E_COMM, "comm self: the group was aborted") : ST_OK;
+    return __atomic_load_n(&c->aborted, __ATOMIC_ACQUIRE) ? REFUSE(q, ST_E_COMM, "comm self: the group was aborted")
+                                                          : ST_OK;
 }
 
 /* send to recv, both n elements. The same address needs no copy; a partial overlap is a mistake of the caller. */
@@ -73,12 +78,14 @@ static int all_gather(st_comm *c, const st_queue *q, const void *send, void *rec
 {
     return move(c, q, "all_gather", send, recv, n, dtype);
 }
-static int reduce_scatter(st_comm *c, const st_queue *q, const void *send, void *recv, int64_t n, int32_t dtype, uint32_t op)
+static int reduce_scatter(st_comm *c, const st_queue *q, const void *send, void *recv, int64_t n, int32_t dtype,
+                          uint32_t op)
 {
     ST_TRY(known_op(q, "reduce_scatter", op));
     return move(c, q, "reduce_scatter", send, recv, n, dtype);
 }
-static int all_reduce(st_comm *c, const st_queue *q, const void *send, void *recv, int64_t n, int32_t dtype, uint32_t op)
+static int all_reduce(st_comm *c, const st_queue *q, const void *send, void *recv, int64_t n, int32_t dtype,
+                      uint32_t op)
 {
     ST_TRY(known_op(q, "all_reduce", op));
     return move(c, q, "all_reduce", send, recv, n, dtype);
@@ -103,8 +110,9 @@ static int check_blocks(const st_queue *q, const st_blocks *b)
     const st_tensor *s = &b->send, *r = &b->recv;
 
     if (s->nd != 2 || r->nd != 2 || s->dtype != r->dtype || !st_dtype_size(s->dtype))
-        return REFUSE(q, ST_E_SHAPE, "exchange: send and recv must be matrices of one type, not %d-d type %d and %d-d type %d",
-                      s->nd, s->dtype, r->nd, r->dtype);
+        return REFUSE(q, ST_E_SHAPE,
+                      "exchange: send and recv must be matrices of one type, not %d-d type %d and %d-d type %d", s->nd,
+                      s->dtype, r->nd, r->dtype);
     if (s->dim[0] != r->dim[0] || s->dim[1] != r->dim[1])
         return REFUSE(q, ST_E_SHAPE, "exchange: send is %lld x %lld, recv %lld x %lld", (long long)s->dim[0],
                       (long long)s->dim[1], (long long)r->dim[0], (long long)r->dim[1]);
@@ -151,20 +159,38 @@ static int check(st_comm *c, st_error *e)
 static void abort_comm(st_comm *c) { __atomic_store_n(&c->aborted, 1, __ATOMIC_RELEASE); }
 
 static const st_comm_ops ops = {
-    .size = sizeof ops, .reads_counts = 1, .open = open_world, .split = split, .close = close_comm,
-    .all_gather = all_gather, .reduce_scatter = reduce_scatter, .all_reduce = all_reduce, .all_to_all = all_to_all,
-    .exchange = exchange, .reduce = reduce, .broadcast = broadcast, .group = group, .host_reduce = host_reduce,
-    .check = check, .abort = abort_comm,
+    .size = sizeof ops,
+    .reads_counts = 1,
+    .open = open_world,
+    .split = split,
+    .close = close_comm,
+    .all_gather = all_gather,
+    .reduce_scatter = reduce_scatter,
+    .all_reduce = all_reduce,
+    .all_to_all = all_to_all,
+    .exchange = exchange,
+    .reduce = reduce,
+    .broadcast = broadcast,
+    .group = group,
+    .host_reduce = host_reduce,
+    .check = check,
+    .abort = abort_comm,
 };
 
 ST_EXPORT const st_plugin *st_plugin_v1(void);
 ST_EXPORT const st_plugin *st_plugin_v1(void)
 {
     static const st_plugin p = {
-        ST_PLUGIN_HEAD(ST_KIND_COMM), .self_size = 1, .ops = &ops,
+        ST_PLUGIN_HEAD(ST_KIND_COMM),
+        .self_size = 1,
+        .ops = &ops,
         .caps = ST_CAP_TRAIN | ST_CAP_TENSOR | ST_CAP_CONTEXT | ST_CAP_EXPERT,
-        .name = "self", .version = "0.1.0", .license = "Apache-2.0", .author = "the strata authors",
-        .summary = "a group of one rank", .description = "All collectives of one process, as copies in host memory.",
+        .name = "self",
+        .version = "0.1.0",
+        .license = "Apache-2.0",
+        .author = "the strata authors",
+        .summary = "a group of one rank",
+        .description = "All collectives of one process, as copies in host memory.",
     };
     return &p;
 }
