@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/commands.h - the commands of the program: one file and one line of ST_COMMANDS each - and what they share. Only this room
- * prints and decides exit codes. */
+/* cli/commands.h - the commands of the program: one file and one line of ST_COMMANDS each - and what they share. Only
+ * this room prints and decides exit codes. */
 #ifndef ST_COMMANDS_H
 #define ST_COMMANDS_H
 #include "plugin/registry.h"
@@ -8,7 +8,9 @@
 
 /* name, function, one line for the listing; in the order of the listing */
 #define ST_COMMANDS(X) \
+    X("train", cli_train, "train a model from a spec") \
     X("check", cli_check, "find all mistakes of a spec, or tell what it would train") \
+    X("parity", cli_parity, "compare with stored reference values, tensor by tensor") \
     X("inspect", cli_inspect, "print a plugin's parameters and capabilities") \
     X("plugins", cli_plugins, "list all plugins, where they were searched and which wins")
 
@@ -40,7 +42,8 @@ int cli_usage_error(st_cli *, char **argv, const char *fmt, ...) ST_PRINTF(3, 4)
 
 /* ---- work ---- */
 int cli_start(st_cli *, int threads);  /* makes cli->base; threads 0: one per core. -> ST code */
-/* The path of a spec: a file, a checkpoint folder, or the name of one that came with the program. NULL: told in cli->diags. */
+/* The path of a spec: a file, a checkpoint folder, or the name of one that came with the program. NULL: told in
+ * cli->diags. */
 const char *cli_spec_path(st_cli *, const char *name);
 /* Spec and registry, plugins of both --plugin-path and the spec searched. Mistakes go to cli->diags. */
 int cli_load(st_cli *, const char *name, st_spec **, st_registry **);

@@ -8,6 +8,8 @@ strata_SOURCES = \
   framework/cli/inspect.h \
   framework/cli/inspect_print.c \
   framework/cli/main.c \
-  framework/cli/plugins.c
+  framework/cli/parity.c \
+  framework/cli/plugins.c \
+  framework/cli/train.c
 strata_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 strata_LDADD = framework/libstrata.la

@@ -12,7 +12,9 @@
 
 enum { ST_PARITY_F64 = 0, ST_PARITY_F32, ST_PARITY_TYPES };
 enum { ST_BY_NORM = 0, ST_BY_MAX }; /* |a-b| / |b| over the tensor, or the largest |a-b| */
-typedef struct st_parity_cell { double max, norm, gate; int32_t how, done, failed; } st_parity_cell;
+/* reach: how far rounding alone moves this value, measured in the same run; 0: not asked. An error over the gate but within reach
+ * is marked ~ instead of BAD: the reference itself is not determined to the gate there (docs/DECISIONS.md, training curves). */
+typedef struct st_parity_cell { double max, norm, gate, reach; int32_t how, done, failed; } st_parity_cell;
 typedef struct st_parity_row { const char *name; int64_t count; st_parity_cell cell[ST_PARITY_TYPES]; } st_parity_row;
 typedef struct st_parity {
     st_base *base; st_registry *registry;
@@ -30,6 +32,8 @@ int st_parity_folder(st_base *, st_registry *, const char *dir, FILE *out, int *
 
 /* ---- report.c ---- */
 int st_parity_compare(st_parity *, const char *name, const double *want, const double *got, int64_t n, int how, double gate, st_error *);
+/* As above by norm, with the reach of rounding. */
+int st_parity_compare_within(st_parity *, const char *name, double want, double got, double gate, double reach, st_error *);
 /* The key as double; NULL and no error when io does not have it. Marks it read. */
 int st_parity_get(st_parity *, const char *key, double **values, int64_t *n, const st_file_tensor **, st_error *);
 int st_parity_need(st_parity *, const char *key, double **values, int64_t *n, st_error *);

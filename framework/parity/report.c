@@ -48,6 +48,15 @@ int st_parity_compare(st_parity *p, const char *name, const double *want, const 
     return ST_OK;
 }
 
+int st_parity_compare_within(st_parity *p, const char *name, double want, double got, double gate, double reach, st_error *e)
+{
+    ST_TRY(st_parity_compare(p, name, &want, &got, 1, ST_BY_NORM, gate, e));
+    st_parity_cell *c = &find_row(p, name)->cell[p->type];
+    c->reach = reach;
+    c->failed = !(c->norm <= fmax(gate, reach));
+    return ST_OK;
+}
+
 int st_parity_get(st_parity *p, const char *key, double **values, int64_t *n, const st_file_tensor **tensor, st_error *e)
 {
     *values = NULL;
@@ -83,7 +92,7 @@ static void print_cell(FILE *f, const st_parity_cell *c)
         fprintf(f, "  %9s %9s %9s     ", "", "", "");
         return;
     }
-    fprintf(f, "  %9.2e %9.2e %8.0e%c %s", c->max, c->norm, c->gate, c->how == ST_BY_MAX ? 'm' : 'n', c->failed ? "BAD" : "ok ");
+    fprintf(f, "  %9.2e %9.2e %8.0e%c %s", c->max, c->norm, c->gate, c->how == ST_BY_MAX ? 'm' : 'n', c->failed ? "BAD" : c->norm > c->gate && c->reach > 0 ? "~  " : "ok ");
 }
 
 void st_parity_print(st_parity *p)
