@@ -117,7 +117,7 @@ static int fill_rows(st_loader *l, st_packed_row *const *rows, int32_t n, int32_
         ST_TRY(take_one(l, rows[r], hint, &taken, &full, end, e));
         if (full) r++;
         *used += taken;
-        useless = taken || full ? 0 : useless + 1;
+        useless = taken || full || *end ? 0 : useless + 1;
         if (useless > l->count) return st_fail(e, ST_E_DATA, "%s: none of its %lld records can be used", l->section, (long long)l->count);
     }
     return ST_OK;

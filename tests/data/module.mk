@@ -2,7 +2,8 @@
 DATA_TEST_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(UTF8PROC_CFLAGS) $(PNG_CFLAGS) $(JPEG_CFLAGS) $(CMOCKA_CFLAGS)
 
 if HAVE_CMOCKA
-DATA_TESTS = tests/data/test_tokenizer tests/data/test_image
+DATA_TESTS = tests/data/test_tokenizer tests/data/test_image tests/data/test_row tests/data/test_chat tests/data/test_cord \
+  tests/data/test_loader
 check_PROGRAMS += $(DATA_TESTS)
 TESTS += $(DATA_TESTS)
 tests_data_test_tokenizer_SOURCES = tests/data/test_tokenizer.c
@@ -11,6 +12,18 @@ tests_data_test_tokenizer_LDADD = $(TEST_LIBS) $(JANSSON_LIBS) $(PCRE2_LIBS) $(U
 tests_data_test_image_SOURCES = tests/data/test_image.c
 tests_data_test_image_CPPFLAGS = $(DATA_TEST_CPPFLAGS)
 tests_data_test_image_LDADD = $(TEST_LIBS) $(PNG_LIBS) $(JPEG_LIBS)
+tests_data_test_row_SOURCES = tests/data/test_row.c
+tests_data_test_row_CPPFLAGS = $(DATA_TEST_CPPFLAGS)
+tests_data_test_row_LDADD = $(TEST_LIBS)
+tests_data_test_chat_SOURCES = tests/data/test_chat.c
+tests_data_test_chat_CPPFLAGS = $(DATA_TEST_CPPFLAGS)
+tests_data_test_chat_LDADD = $(TEST_LIBS)
+tests_data_test_cord_SOURCES = tests/data/test_cord.c plugins/datasets/cord_v2/cord_v2.c plugins/datasets/cord_v2/label.c
+tests_data_test_cord_CPPFLAGS = $(DATA_TEST_CPPFLAGS)
+tests_data_test_cord_LDADD = $(TEST_LIBS) $(JANSSON_LIBS)
+tests_data_test_loader_SOURCES = tests/data/test_loader.c
+tests_data_test_loader_CPPFLAGS = $(DATA_TEST_CPPFLAGS)
+tests_data_test_loader_LDADD = $(TEST_LIBS)
 endif
 
 EXTRA_DIST += tests/golden/tokenizer/cases.json tests/golden/tokenizer/tokenizer.json \

@@ -116,6 +116,7 @@ static void cord_close(void *self)
     free(m->lines);
     m->file = m->folder = m->within = m->text = NULL;
     m->lines = NULL;
+    m->n = 0;
     m->n_lines = 0;
 }
 
