@@ -42,20 +42,28 @@ ACT_INLINE T FN(act_value)(int act, T x)
     }
 }
 
+/* sigmoid(x), and sigmoid(-x) without the cancellation of 1 - sigmoid(x) */
+ACT_INLINE T FN(sigmoid_both)(T x, T *other)
+{
+    T e = FN(exp)(x < 0 ? x : -x), large = 1 / (1 + e), small = e * large;
+    *other = x < 0 ? large : small;
+    return x < 0 ? small : large;
+}
+
 ACT_INLINE T FN(act_slope)(int act, T x)
 {
-    T s;
+    T s, rest;
     switch (act) {
     case ST_ACT_SILU:
-        s = FN(sigmoid)(x);
-        return s * (1 + x * (1 - s));
+        s = FN(sigmoid_both)(x, &rest);
+        return s * (1 + x * rest);
     case ST_ACT_GELU_TANH:
-        s = FN(sigmoid)(GELU_TWO_ROOT * (x + GELU_CUBE * x * x * x));
-        return s * (1 + x * (1 - s) * (GELU_TWO_ROOT * (1 + 3 * GELU_CUBE * x * x)));
+        s = FN(sigmoid_both)(GELU_TWO_ROOT * (x + GELU_CUBE * x * x * x), &rest);
+        return s * (1 + x * rest * (GELU_TWO_ROOT * (1 + 3 * GELU_CUBE * x * x)));
     case ST_ACT_GELU_ERF: return FN(normal_cdf)(x) + x * (T)0.39894228040143267794 * FN(exp)((T)-0.5 * x * x);
     case ST_ACT_SIGMOID:
-        s = FN(sigmoid)(x);
-        return s * (1 - s);
+        s = FN(sigmoid_both)(x, &rest);
+        return s * rest;
     case ST_ACT_RELU2: return 2 * (x < 0 ? 0 : x);
     default: return 1;
     }

@@ -8,7 +8,8 @@
 #include <cblas.h>
 
 enum { TILE_ROWS = 256, TILE_COLS = 1024, TILE_LEAST = 64, ROUND = 16 };
-enum { SPLIT_FROM = 4096, SPLIT_PART = 2048, SPLIT_MOST = 16 }; /* k cut into parts: only long sums of small results */
+/* Long sums (k) of small results are cut into parts: more pieces, and less rounding in f32. */
+enum { SPLIT_FROM = 4096, SPLIT_PART = 2048, SPLIT_MOST = 16, SPLIT_SIZE = 65536 };
 
 static int64_t balanced(int64_t n, int64_t cuts) { return cpu_max(1, cpu_div_up(cpu_div_up(n, cuts), ROUND) * ROUND); }
 
@@ -30,8 +31,7 @@ void cpu_product_plan(cpu_product *p)
         p->per = cpu_max(1, cpu_min(p->batch, (int64_t)(1e6 / cpu_max(1, (int64_t)flops))));
     }
     int64_t pieces = cpu_div_up(p->m, p->tile_m) * cpu_div_up(p->n, p->tile_n);
-    if (pieces < want && p->k >= SPLIT_FROM && p->batch == 1)
-        p->parts = cpu_min(SPLIT_MOST, cpu_min(p->k / SPLIT_PART, cpu_div_up(want, pieces)));
+    if (p->k >= SPLIT_FROM && p->batch == 1 && p->m * p->n <= SPLIT_SIZE) p->parts = cpu_min(SPLIT_MOST, p->k / SPLIT_PART);
     while (pieces * p->parts < want) {
         int64_t *side = p->tile_m >= p->tile_n ? &p->tile_m : &p->tile_n;
         if (*side < 2 * TILE_LEAST) break;
