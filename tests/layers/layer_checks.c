@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layer_checks.c - see layer_checks.h. */
+#include "layer_checks.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "layer_checks.h"
 
 static const int32_t mixed[] = {1, 63, 64, 65, 1};
 enum { MIXED = 5 };
 
 /* A layer with one input and one direction dy; L = sum(dy * y). */
-typedef struct trial { mock *m; double *x, *y, *dy, *dx; int64_t n; } trial;
+typedef struct trial {
+    mock *m;
+    double *x, *y, *dy, *dx;
+    int64_t n;
+} trial;
 
 static trial open_trial(const layer_case *c, int32_t dtype, int n, const int32_t *lengths)
 {
@@ -64,10 +68,11 @@ static void compare_differences(trial *t, const char *name, double *value, const
     const int64_t step = n <= 12 ? 1 : n / 12;
     for (int64_t i = n <= 12 ? 0 : step / 3; i < n; i += step) {
         const double v = value[i], near = loss_at(t, value + i, v + h) - loss_at(t, value + i, v - h);
-        const double far = loss_at(t, value + i, v + 2 * h) - loss_at(t, value + i, v - 2 * h), slope = (8 * near - far) / (12 * h);
+        const double far = loss_at(t, value + i, v + 2 * h) - loss_at(t, value + i, v - 2 * h),
+                     slope = (8 * near - far) / (12 * h);
         if (!(fabs(slope - grad[i]) <= 1e-8 * largest))
-            fail_msg("%s: gradient %lld of %s is %.12g, differences give %.12g", t->m->plugin->name, (long long)i, name, grad[i],
-                     slope);
+            fail_msg("%s: gradient %lld of %s is %.12g, differences give %.12g", t->m->plugin->name, (long long)i, name,
+                     grad[i], slope);
     }
 }
 void check_gradients(const layer_case *c, int n, const int32_t *lengths)
@@ -161,7 +166,8 @@ void check_precision(const layer_case *c, double tolerance)
     compare("y", rounded.y, exact.y, exact.n, tolerance);
     compare("dx", rounded.dx, exact.dx, exact.n, tolerance);
     for (int i = 0; i < exact.m->n_weights; i++)
-        compare(exact.m->weight[i].name, rounded.m->weight[i].grad, exact.m->weight[i].grad, exact.m->weight[i].n, tolerance);
+        compare(exact.m->weight[i].name, rounded.m->weight[i].grad, exact.m->weight[i].grad, exact.m->weight[i].n,
+                tolerance);
     close_trial(&exact);
     close_trial(&rounded);
 }

@@ -1,43 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mock_host.c - see mock_host.h. */
 #define _GNU_SOURCE
+#include "mock_host.h"
 #include <dlfcn.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "mock_host.h"
 
 static mock *of_step(st_step *s) { return (mock *)s; }
 static mock *of_env(st_env *e) { return (mock *)((char *)e - offsetof(mock, env)); }
 
-/* ---- small services ---- */
-
-double mock_random(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (double)(int64_t)(*state >> 11) / (double)(1ll << 52) - 1;
-}
-double mock_normal(uint64_t *state) /* sum of twelve uniforms */
-{
-    double s = 0;
-    for (int i = 0; i < 12; i++) s += mock_random(state) / 2;
-    return s;
-}
-void mock_fill_normal(double *v, int64_t n, double deviation, uint64_t *state)
-{
-    for (int64_t i = 0; i < n; i++) v[i] = deviation * mock_normal(state);
-}
-double mock_distance(const double *a, const double *b, int64_t n)
-{
-    double d = 0, s = 0;
-    for (int64_t i = 0; i < n; i++) {
-        d += (a[i] - b[i]) * (a[i] - b[i]);
-        s += b[i] * b[i];
-    }
-    return s > 0 ? sqrt(d / s) : sqrt(d);
-}
 static void *unknown(size_t bytes) /* 256-byte aligned, NaN whatever the type */
 {
     void *p = aligned_alloc(256, (bytes + 511) / 256 * 256);
@@ -56,24 +29,6 @@ static void *to_typed(const double *v, int64_t n, int32_t dtype)
 static void from_typed(const void *p, int64_t n, int32_t dtype, double *v)
 {
     for (int64_t i = 0; i < n; i++) v[i] = dtype == ST_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
-}
-
-/* ---- threads: pieces from the last to the first; more than one thread takes them off a shared counter ---- */
-
-typedef struct job { void (*fn)(void *, int64_t); void *arg; int64_t left; } job;
-static void *work(void *arg)
-{
-    job *j = arg;
-    for (int64_t i; (i = __atomic_sub_fetch(&j->left, 1, __ATOMIC_RELAXED)) >= 0;) j->fn(j->arg, i);
-    return NULL;
-}
-static void pool_run(const st_cpu_pool *p, int64_t n, void (*fn)(void *, int64_t), void *arg)
-{
-    job j = {fn, arg, n};
-    pthread_t t[8];
-    for (int i = 1; i < p->threads; i++) assert_int_equal(pthread_create(&t[i], NULL, work, &j), 0);
-    work(&j);
-    for (int i = 1; i < p->threads; i++) pthread_join(t[i], NULL);
 }
 
 /* ---- configure ---- */
@@ -352,7 +307,8 @@ static void use_backend(mock *m)
         bind_value(p, strcmp(p->key, "threads") ? p->def : threads, (char *)m->backend_self + p->offset);
     }
     m->host.fail = host_fail;
-    if (m->backend->open(m->backend_self, &m->host, 0, NULL, &m->device, &m->error)) fail_msg("cpu: %s", m->error.message);
+    if (m->backend->open(m->backend_self, &m->host, 0, NULL, &m->device, &m->error))
+        fail_msg("cpu: %s", m->error.message);
     assert_int_equal(m->backend->queue(m->device, 0, &m->queue), ST_OK);
     m->queue.scratch = queue_scratch;
     m->queue.count = queue_count;
@@ -360,12 +316,27 @@ static void use_backend(mock *m)
     m->step.ops = m->backend->ops;
 }
 static const st_step_api step_api = {
-    .size = sizeof step_api, .memory = step_memory, .kept = step_kept, .mark = step_mark, .release = step_release,
-    .weight = step_weight, .grad = step_grad, .linear = step_linear, .linear_bwd = step_linear_bwd, .begin = step_begin,
-    .end = step_end, .fail = step_fail, .tiles = step_tiles, .rotary = step_rotary,
+    .size = sizeof step_api,
+    .memory = step_memory,
+    .kept = step_kept,
+    .mark = step_mark,
+    .release = step_release,
+    .weight = step_weight,
+    .grad = step_grad,
+    .linear = step_linear,
+    .linear_bwd = step_linear_bwd,
+    .begin = step_begin,
+    .end = step_end,
+    .fail = step_fail,
+    .tiles = step_tiles,
+    .rotary = step_rotary,
 };
 static const st_env_api env_api = {
-    .size = sizeof env_api, .declare = env_declare, .tiles = env_tiles, .rotary = env_rotary, .fail = env_fail,
+    .size = sizeof env_api,
+    .declare = env_declare,
+    .tiles = env_tiles,
+    .rotary = env_rotary,
+    .fail = env_fail,
 };
 static int prepare(mock *m, const char *plugin, const char *const *settings, int32_t dtype, int64_t hidden)
 {
@@ -380,14 +351,43 @@ static int prepare(mock *m, const char *plugin, const char *const *settings, int
     m->self = calloc(1, m->plugin->self_size);
     bind_all(m, settings);
     open_kernels(m);
-    m->pool = (st_cpu_pool){1, pool_run};
+    m->pool = (st_cpu_pool){1, mock_run};
     m->queue = (st_queue){.size = sizeof m->queue, .stream = &m->pool};
-    m->env = (st_env){.size = sizeof m->env, .api = &env_api, .host = &m->host, .hidden = hidden, .norm_eps = 1e-6, .layers = 1,
-        .instances = 1, .train = 1, .dtype = dtype, .acc_dtype = dtype, .max_segments = 8, .rows = 256, .tokens = 256,
-        .tokens_time = 256, .data = one, .context = one, .tensor = one, .expert = one, .media = one};
-    m->step = (st_step){.size = sizeof m->step, .mode = ST_TRAIN, .train = 1, .api = &step_api, .ops = mock_ops(), .q = &m->queue,
-        .row = &m->row, .kernels = m->kernels ? m->kernels->table : NULL, .dtype = dtype, .acc_dtype = dtype, .micros = 1,
-        .data = one, .context = one, .tensor = one, .expert = one, .media = one};
+    m->env = (st_env){.size = sizeof m->env,
+                      .api = &env_api,
+                      .host = &m->host,
+                      .hidden = hidden,
+                      .norm_eps = 1e-6,
+                      .layers = 1,
+                      .instances = 1,
+                      .train = 1,
+                      .dtype = dtype,
+                      .acc_dtype = dtype,
+                      .max_segments = 8,
+                      .rows = 256,
+                      .tokens = 256,
+                      .tokens_time = 256,
+                      .data = one,
+                      .context = one,
+                      .tensor = one,
+                      .expert = one,
+                      .media = one};
+    m->step = (st_step){.size = sizeof m->step,
+                        .mode = ST_TRAIN,
+                        .train = 1,
+                        .api = &step_api,
+                        .ops = mock_ops(),
+                        .q = &m->queue,
+                        .row = &m->row,
+                        .kernels = m->kernels ? m->kernels->table : NULL,
+                        .dtype = dtype,
+                        .acc_dtype = dtype,
+                        .micros = 1,
+                        .data = one,
+                        .context = one,
+                        .tensor = one,
+                        .expert = one,
+                        .media = one};
     return m->ops->configure(m->self, &m->env);
 }
 mock *mock_open(const char *plugin, const char *const *settings, int32_t dtype, int64_t hidden)
@@ -396,7 +396,8 @@ mock *mock_open(const char *plugin, const char *const *settings, int32_t dtype, 
     if (prepare(m, plugin, settings, dtype, hidden)) fail_msg("%s refused: %s", plugin, m->error.message);
     return m;
 }
-const char *mock_refusal(const char *plugin, const char *const *settings, int32_t dtype, int64_t hidden, char words[512])
+const char *mock_refusal(const char *plugin, const char *const *settings, int32_t dtype, int64_t hidden,
+                         char words[512])
 {
     mock *m = calloc(1, sizeof *m);
     if (prepare(m, plugin, settings, dtype, hidden) == ST_OK) fail_msg("%s refused nothing", plugin);
@@ -480,8 +481,13 @@ void mock_row(mock *m, int n, const int32_t *lengths)
             }
     m->typed_cos = to_typed(m->cos, tokens * half, m->step.acc_dtype);
     m->typed_sin = to_typed(m->sin, tokens * half, m->step.acc_dtype);
-    m->row = (st_row){.size = sizeof m->row, .tokens = tokens, .tokens_time = tokens, .max_segments = all, .max_len = longest,
-        .segments = st_tensor2(m->segments, ST_I32, 1, all + 1), .spans = st_tensor2(m->spans, ST_I32, 4, all)};
+    m->row = (st_row){.size = sizeof m->row,
+                      .tokens = tokens,
+                      .tokens_time = tokens,
+                      .max_segments = all,
+                      .max_len = longest,
+                      .segments = st_tensor2(m->segments, ST_I32, 1, all + 1),
+                      .spans = st_tensor2(m->spans, ST_I32, 4, all)};
 }
 mock_weight *mock_weight_of(mock *m, const char *name)
 {
@@ -539,7 +545,8 @@ void mock_backward(mock *m, const double *x, const double *dy, double *dx)
 {
     const int64_t n = m->row.tokens, h = m->env.hidden;
     const int32_t type = m->step.dtype;
-    st_tensor tx = st_tensor2(to_typed(x, n * h, type), type, n, h), tdy = st_tensor2(to_typed(dy, n * h, type), type, n, h);
+    st_tensor tx = st_tensor2(to_typed(x, n * h, type), type, n, h),
+              tdy = st_tensor2(to_typed(dy, n * h, type), type, n, h);
     st_tensor tdx = dx ? st_tensor2(unknown((size_t)(n * h) * 8), type, n, h) : st_absent();
     move_kept(m);
     for (int i = 0; i < m->n_weights; i++) memset(m->weight[i].grad, 0, (size_t)m->weight[i].n * sizeof(double));
@@ -547,7 +554,8 @@ void mock_backward(mock *m, const double *x, const double *dy, double *dx)
     int rc = m->ops->backward(m->self, &m->step, &tx, &tdy, &tdx);
     for (int i = 0; i < m->n_weights; i++) {
         mock_weight *w = &m->weight[i];
-        double *own = calloc((size_t)w->n, sizeof(double)); /* what came by st_grad; the mock's linear adds to grad itself */
+        double *own =
+            calloc((size_t)w->n, sizeof(double)); /* what came by st_grad; the mock's linear adds to grad itself */
         from_typed(w->typed_grad, w->n, m->step.acc_dtype, own);
         for (int64_t k = 0; k < w->n; k++) w->grad[k] += own[k];
         free(own);

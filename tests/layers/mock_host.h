@@ -1,38 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A host in small for one layer plugin: opens the built modules, binds parameters by the plugin's table, declares, and runs
- * forward and backward over a packed row. Values go in and out as double; inside they have the run's type.
- * It is an unkind host: memory is filled with NaN, kept tensors lie elsewhere when backward begins, weights have another address
- * in every call, scratch is freed when its mark is released, and kernel pieces run from the last to the first. */
+/* A host in small for one layer plugin: opens the built modules, binds parameters by the plugin's table, declares, and
+ * runs forward and backward over a packed row. Values go in and out as double; inside they have the run's type.
+ * It is an unkind host: memory is filled with NaN, kept tensors lie elsewhere when backward begins, weights have
+ * another address in every call, scratch is freed when its mark is released, and kernel pieces run from the last to the
+ * first. */
 #ifndef MOCK_HOST_H
 #define MOCK_HOST_H
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
+
 #include <cmocka.h>
 
 #include <strata/backend.h>
 #include <strata/layer.h>
 
-enum { MOCK_WEIGHTS = 16, MOCK_SLOTS = 32, MOCK_BLOCKS = 256, MOCK_SPARE = 2 /* unused entries at the end of the lists */ };
+enum {
+    MOCK_WEIGHTS = 16,
+    MOCK_SLOTS = 32,
+    MOCK_BLOCKS = 256,
+    MOCK_SPARE = 2 /* unused entries at the end of the lists */
+};
 
 typedef struct mock_weight {
     char name[64];
-    st_weight decl;              /* sections are copied */
+    st_weight decl; /* sections are copied */
     st_section sec[8];
     int64_t n;
-    double *value, *grad;        /* n each; set value, read grad after mock_backward */
-    int32_t frozen;              /* 1: the plugin sees no gradient */
+    double *value, *grad; /* n each; set value, read grad after mock_backward */
+    int32_t frozen;       /* 1: the plugin sees no gradient */
     void *typed, *typed_grad;
 } mock_weight;
 
-typedef struct mock_memory { void *at; size_t bytes; } mock_memory;
+typedef struct mock_memory {
+    void *at;
+    size_t bytes;
+} mock_memory;
 
 typedef struct mock {
-    st_step step;                /* first: callbacks get back to the host from it */
+    st_step step; /* first: callbacks get back to the host from it */
     st_env env;
     st_host host;
-    st_queue queue;              /* of the mock's own operations and of the kernels */
+    st_queue queue; /* of the mock's own operations and of the kernels */
     st_cpu_pool pool;
     st_row row;
     st_error error;
@@ -50,7 +60,7 @@ typedef struct mock {
     double *cos, *sin;
     void *typed_cos, *typed_sin;
     int32_t *segments, *tiles, *spans, n_tiles;
-    int32_t built_backend;       /* 1: operations, queue and threads are those of the built cpu backend */
+    int32_t built_backend; /* 1: operations, queue and threads are those of the built cpu backend */
     const st_backend_ops *backend;
     void *backend_self;
     st_device *device;
@@ -59,13 +69,14 @@ typedef struct mock {
 /* settings: key, value, ..., NULL. dtype ST_F64 or ST_F32. Fails the test when the plugin refuses. */
 mock *mock_open(const char *plugin, const char *const *settings, int32_t dtype, int64_t hidden);
 /* The same, but a refusal is the expected outcome: returns its words. */
-const char *mock_refusal(const char *plugin, const char *const *settings, int32_t dtype, int64_t hidden, char words[512]);
+const char *mock_refusal(const char *plugin, const char *const *settings, int32_t dtype, int64_t hidden,
+                         char words[512]);
 void mock_close(mock *);
 void mock_row(mock *, int n, const int32_t *lengths);
 mock_weight *mock_weight_of(mock *, const char *name);
 void mock_forward(mock *, const double *x, double *y);
 void mock_backward(mock *, const double *x, const double *dy, double *dx); /* gradients of weights begin at 0 */
-void mock_plan(mock *);                       /* both calls without memory and kernels */
+void mock_plan(mock *);                                                    /* both calls without memory and kernels */
 
 /* The mock's operations in plain loops over double (mock_ops.c). */
 const st_ops *mock_ops(void);
@@ -74,8 +85,10 @@ void mock_set(const st_tensor *, int64_t i, int64_t j, int64_t k, double value);
 double mock_act(int32_t act, double x);
 double mock_act_slope(int32_t act, double x);
 
-double mock_random(uint64_t *state);          /* -1 .. 1 */
-double mock_normal(uint64_t *state);          /* about normal, deviation 1 */
+/* A queue's threads: pieces from the last to the first; more than one thread takes them off a shared counter. */
+void mock_run(const st_cpu_pool *, int64_t n, void (*fn)(void *, int64_t), void *arg);
+double mock_random(uint64_t *state); /* -1 .. 1 */
+double mock_normal(uint64_t *state); /* about normal, deviation 1 */
 void mock_fill_normal(double *, int64_t n, double deviation, uint64_t *state);
 double mock_distance(const double *a, const double *b, int64_t n); /* |a - b| / |b| by norm; |a - b| if b is 0 */
 #endif

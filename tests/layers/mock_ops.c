@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mock_ops.c - the backend operations that layers use, as plain loops over double: slow, obvious, any stride. */
-#include <math.h>
-#include <stdlib.h>
+/* mock_ops.c - the backend operations that layers use, as plain loops over double: slow, obvious, any stride. And what
+ * needs no host: random numbers, distances, threads. */
 #include "mock_host.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
 
 static size_t place(const st_tensor *t, int64_t i, int64_t j, int64_t k)
 {
@@ -10,7 +12,8 @@ static size_t place(const st_tensor *t, int64_t i, int64_t j, int64_t k)
 }
 double mock_get(const st_tensor *t, int64_t i, int64_t j, int64_t k)
 {
-    return t->dtype == ST_F64 ? ((const double *)t->data)[place(t, i, j, k)] : (double)((const float *)t->data)[place(t, i, j, k)];
+    return t->dtype == ST_F64 ? ((const double *)t->data)[place(t, i, j, k)]
+                              : (double)((const float *)t->data)[place(t, i, j, k)];
 }
 void mock_set(const st_tensor *t, int64_t i, int64_t j, int64_t k, double value)
 {
@@ -59,11 +62,12 @@ static int op_glu(const st_queue *q, int act, const st_tensor *g, const st_tenso
     EACH(y, i, j, k) mock_set(y, i, j, k, mock_act(act, mock_get(g, i, j, k)) * mock_get(u, i, j, k));
     return ST_OK;
 }
-static int op_glu_bwd(const st_queue *q, int act, const st_tensor *g, const st_tensor *u, const st_tensor *dy, const st_tensor *dg,
-                      const st_tensor *du)
+static int op_glu_bwd(const st_queue *q, int act, const st_tensor *g, const st_tensor *u, const st_tensor *dy,
+                      const st_tensor *dg, const st_tensor *du)
 {
     if (q->planning) return ST_OK;
-    EACH(dy, i, j, k) {
+    EACH(dy, i, j, k)
+    {
         const double vg = mock_get(g, i, j, k), vu = mock_get(u, i, j, k), d = mock_get(dy, i, j, k);
         mock_set(dg, i, j, k, d * vu * mock_act_slope(act, vg));
         mock_set(du, i, j, k, d * mock_act(act, vg));
@@ -100,7 +104,8 @@ static int op_norm(const st_queue *q, const st_norm *a)
             for (int64_t k = 0; k < d; k++) sum += mock_get(a->r, i, j, k) * mock_get(a->r, i, j, k);
             rstd = 1 / sqrt(sum / (double)d + a->eps);
             mock_set(a->rstd, i, j, 0, rstd);
-            for (int64_t k = 0; k < d; k++) mock_set(a->n, i, j, k, mock_get(a->r, i, j, k) * rstd * (1 + vector(a->w, k)));
+            for (int64_t k = 0; k < d; k++)
+                mock_set(a->n, i, j, k, mock_get(a->r, i, j, k) * rstd * (1 + vector(a->w, k)));
         }
     return ST_OK;
 }
@@ -130,7 +135,8 @@ static int op_rope(const st_queue *q, const st_rope *a)
     for (int64_t i = 0; i < a->x->dim[0]; i++)
         for (int64_t j = 0; j < a->x->dim[1]; j++)
             for (int64_t k = 0; k < half; k++) {
-                const double c = mock_get(&a->table->cos, i, k, 0), s = mock_get(&a->table->sin, i, k, 0) * (a->inverse ? -1 : 1);
+                const double c = mock_get(&a->table->cos, i, k, 0),
+                             s = mock_get(&a->table->sin, i, k, 0) * (a->inverse ? -1 : 1);
                 const double x = mock_get(a->x, i, j, k), y = mock_get(a->x, i, j, k + half);
                 mock_set(a->x, i, j, k, x * c - y * s);
                 mock_set(a->x, i, j, k + half, y * c + x * s);
@@ -139,14 +145,17 @@ static int op_rope(const st_queue *q, const st_rope *a)
 }
 
 /* One query of one head: softmax weights over the keys it sees into p; returns how many. */
-static int64_t weights_of(const st_attn *a, const int32_t *spans, int64_t n, int64_t span, int64_t i, int64_t h, double *p, double *lse)
+static int64_t weights_of(const st_attn *a, const int32_t *spans, int64_t n, int64_t span, int64_t i, int64_t h,
+                          double *p, double *lse)
 {
-    const int64_t kb = spans[2 * n + span], kl = spans[3 * n + span], ql = spans[n + span], group = a->q->dim[1] / a->k->dim[1];
+    const int64_t kb = spans[2 * n + span], kl = spans[3 * n + span], ql = spans[n + span],
+                  group = a->q->dim[1] / a->k->dim[1];
     const int64_t see = a->causal ? kl - ql + i + 1 : kl, row = spans[span] + i;
     double top = -INFINITY, sum = 0;
     for (int64_t j = 0; j < see; j++) {
         p[j] = 0;
-        for (int64_t c = 0; c < a->q->dim[2]; c++) p[j] += mock_get(a->q, row, h, c) * mock_get(a->k, kb + j, h / group, c);
+        for (int64_t c = 0; c < a->q->dim[2]; c++)
+            p[j] += mock_get(a->q, row, h, c) * mock_get(a->k, kb + j, h / group, c);
         p[j] *= a->scale;
         if (p[j] > top) top = p[j];
     }
@@ -155,7 +164,10 @@ static int64_t weights_of(const st_attn *a, const int32_t *spans, int64_t n, int
     *lse = top + log(sum);
     return see;
 }
-static void add_to(const st_tensor *t, int64_t i, int64_t j, int64_t k, double v) { mock_set(t, i, j, k, mock_get(t, i, j, k) + v); }
+static void add_to(const st_tensor *t, int64_t i, int64_t j, int64_t k, double v)
+{
+    mock_set(t, i, j, k, mock_get(t, i, j, k) + v);
+}
 
 static int attention_pass(const st_queue *q, const st_attn *a, int backward)
 {
@@ -173,7 +185,8 @@ static int attention_pass(const st_queue *q, const st_attn *a, int backward)
     for (int64_t span = 0; span < n; span++)
         for (int64_t i = 0; i < spans[n + span]; i++)
             for (int64_t h = 0; h < a->q->dim[1]; h++) {
-                const int64_t see = weights_of(a, spans, n, span, i, h, p, &lse), row = spans[span] + i, kb = spans[2 * n + span];
+                const int64_t see = weights_of(a, spans, n, span, i, h, p, &lse), row = spans[span] + i,
+                              kb = spans[2 * n + span];
                 double along = 0;
                 if (!backward) mock_set(a->lse, row, h, 0, lse);
                 for (int64_t c = 0; !backward && c < d; c++) {
@@ -181,10 +194,12 @@ static int attention_pass(const st_queue *q, const st_attn *a, int backward)
                     for (int64_t j = 0; j < see; j++) o += p[j] * mock_get(a->v, kb + j, h / group, c);
                     mock_set(a->out, row, h, c, o);
                 }
-                for (int64_t c = 0; backward && c < d; c++) along += mock_get(a->d_out, row, h, c) * mock_get(a->out, row, h, c);
+                for (int64_t c = 0; backward && c < d; c++)
+                    along += mock_get(a->d_out, row, h, c) * mock_get(a->out, row, h, c);
                 for (int64_t j = 0; backward && j < see; j++) {
                     double dp = 0;
-                    for (int64_t c = 0; c < d; c++) dp += mock_get(a->d_out, row, h, c) * mock_get(a->v, kb + j, h / group, c);
+                    for (int64_t c = 0; c < d; c++)
+                        dp += mock_get(a->d_out, row, h, c) * mock_get(a->v, kb + j, h / group, c);
                     const double ds = p[j] * (dp - along) * a->scale;
                     for (int64_t c = 0; c < d; c++) {
                         add_to(a->dv, kb + j, h / group, c, p[j] * mock_get(a->d_out, row, h, c));
@@ -197,13 +212,74 @@ static int attention_pass(const st_queue *q, const st_attn *a, int backward)
     return ST_OK;
 }
 static int op_attention(const st_queue *q, const st_attn *a) { return q->planning ? ST_OK : attention_pass(q, a, 0); }
-static int op_attention_bwd(const st_queue *q, const st_attn *a) { return q->planning ? ST_OK : attention_pass(q, a, 1); }
+static int op_attention_bwd(const st_queue *q, const st_attn *a)
+{
+    return q->planning ? ST_OK : attention_pass(q, a, 1);
+}
 
 const st_ops *mock_ops(void)
 {
     static const st_ops ops = {
-        .size = sizeof ops, .norm = op_norm, .norm_bwd = op_norm_bwd, .rope = op_rope, .attention = op_attention,
-        .attention_bwd = op_attention_bwd, .glu = op_glu, .glu_bwd = op_glu_bwd, .act = op_act, .act_bwd = op_act_bwd, .fill = op_fill,
+        .size = sizeof ops,
+        .norm = op_norm,
+        .norm_bwd = op_norm_bwd,
+        .rope = op_rope,
+        .attention = op_attention,
+        .attention_bwd = op_attention_bwd,
+        .glu = op_glu,
+        .glu_bwd = op_glu_bwd,
+        .act = op_act,
+        .act_bwd = op_act_bwd,
+        .fill = op_fill,
     };
     return &ops;
+}
+
+/* ---- small services ---- */
+
+double mock_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(int64_t)(*state >> 11) / (double)(1ll << 52) - 1;
+}
+double mock_normal(uint64_t *state) /* sum of twelve uniforms */
+{
+    double s = 0;
+    for (int i = 0; i < 12; i++) s += mock_random(state) / 2;
+    return s;
+}
+void mock_fill_normal(double *v, int64_t n, double deviation, uint64_t *state)
+{
+    for (int64_t i = 0; i < n; i++) v[i] = deviation * mock_normal(state);
+}
+double mock_distance(const double *a, const double *b, int64_t n)
+{
+    double d = 0, s = 0;
+    for (int64_t i = 0; i < n; i++) {
+        d += (a[i] - b[i]) * (a[i] - b[i]);
+        s += b[i] * b[i];
+    }
+    return s > 0 ? sqrt(d / s) : sqrt(d);
+}
+
+/* ---- threads: pieces from the last to the first; more than one thread takes them off a shared counter ---- */
+
+typedef struct job {
+    void (*fn)(void *, int64_t);
+    void *arg;
+    int64_t left;
+} job;
+static void *work(void *arg)
+{
+    job *j = arg;
+    for (int64_t i; (i = __atomic_sub_fetch(&j->left, 1, __ATOMIC_RELAXED)) >= 0;) j->fn(j->arg, i);
+    return NULL;
+}
+void mock_run(const st_cpu_pool *p, int64_t n, void (*fn)(void *, int64_t), void *arg)
+{
+    job j = {fn, arg, n};
+    pthread_t t[8];
+    for (int i = 1; i < p->threads; i++) assert_int_equal(pthread_create(&t[i], NULL, work, &j), 0);
+    work(&j);
+    for (int i = 1; i < p->threads; i++) pthread_join(t[i], NULL);
 }

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention in the forms that the decoder and the vision blocks use, and all switches between them. */
+#include "layer_checks.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "layer_checks.h"
 
 static void set_weights(mock *m, uint64_t *state)
 {
     for (int i = 0; i < m->n_weights; i++) mock_fill_normal(m->weight[i].value, m->weight[i].n, 0.4, state);
 }
 static const char *const decoder[] = {"heads", "4", "kv_heads", "2", "head_dim", "8", NULL};
-static const char *const vision[] = {"heads", "3", "gate", "no", "qk_norm", "no", "bias", "yes", "causal", "no", "names", "vision", NULL};
+static const char *const vision[] = {"heads", "3",      "gate", "no",    "qk_norm", "no", "bias",
+                                     "yes",   "causal", "no",   "names", "vision",  NULL};
 static const char *const plain[] = {"heads", "2", "kv_heads", "1", "head_dim", "6", "gate", "no", "rotary", "no", NULL};
-static const char *const gated[] = {"heads", "2", "head_dim", "6", "qk_norm", "no", "bias", "yes", "rotary", "no", NULL};
+static const char *const gated[] = {"heads", "2",   "head_dim", "6",  "qk_norm", "no",
+                                    "bias",  "yes", "rotary",   "no", NULL};
 static const layer_case decoder_case = {"attention", decoder, 10, set_weights, 0};
 static const layer_case vision_case = {"attention", vision, 12, set_weights, 0};
 static const layer_case plain_case = {"attention", plain, 8, set_weights, 0};
@@ -54,8 +56,10 @@ static void decoder_formula(void **unused)
             proj[t][r] = 0;
             for (int c = 0; c < H; c++) proj[t][r] += w[r * H + c] * x[t * H + c];
         }
-        for (int h = 0; h < 4; h++) norm_and_rotate(m, &proj[t][16 * h], mock_weight_of(m, "q_norm")->value, t, q[t][h]);
-        for (int h = 0; h < 2; h++) norm_and_rotate(m, &proj[t][64 + 8 * h], mock_weight_of(m, "k_norm")->value, t, k[t][h]);
+        for (int h = 0; h < 4; h++)
+            norm_and_rotate(m, &proj[t][16 * h], mock_weight_of(m, "q_norm")->value, t, q[t][h]);
+        for (int h = 0; h < 2; h++)
+            norm_and_rotate(m, &proj[t][64 + 8 * h], mock_weight_of(m, "k_norm")->value, t, k[t][h]);
     }
     for (int t = 0; t < N; t++)
         for (int h = 0; h < 4; h++) {
@@ -95,10 +99,13 @@ static void names_follow_the_use(void **unused)
 }
 static void refusals(void **unused)
 {
-    static const char *const groups[] = {"heads", "4", "kv_heads", "3", "head_dim", "8", NULL}, *const size[] = {"heads", "3", NULL};
+    static const char *const groups[] = {"heads", "4", "kv_heads", "3", "head_dim", "8", NULL}, *const size[] = {
+                                                                                                    "heads", "3", NULL};
     char words[512];
-    assert_string_equal(mock_refusal("attention", groups, ST_F32, 8, words), "heads = 4 must be a multiple of kv_heads = 3");
-    assert_string_equal(mock_refusal("attention", size, ST_F32, 8, words), "heads = 3 does not divide hidden = 8: give head_dim");
+    assert_string_equal(mock_refusal("attention", groups, ST_F32, 8, words),
+                        "heads = 4 must be a multiple of kv_heads = 3");
+    assert_string_equal(mock_refusal("attention", size, ST_F32, 8, words),
+                        "heads = 3 does not divide hidden = 8: give head_dim");
 }
 /* Megatron's figure for one layer of 0.8B at 4096 tokens, which counts three passes. */
 static void cost_formula(void **unused)
@@ -115,9 +122,14 @@ static void cost_formula(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decoder_layer), cmocka_unit_test(vision_block), cmocka_unit_test(without_gate_and_rotation),
-        cmocka_unit_test(without_head_norm), cmocka_unit_test(decoder_formula), cmocka_unit_test(names_follow_the_use),
-        cmocka_unit_test(refusals), cmocka_unit_test(cost_formula),
+        cmocka_unit_test(decoder_layer),
+        cmocka_unit_test(vision_block),
+        cmocka_unit_test(without_gate_and_rotation),
+        cmocka_unit_test(without_head_norm),
+        cmocka_unit_test(decoder_formula),
+        cmocka_unit_test(names_follow_the_use),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(cost_formula),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
 }

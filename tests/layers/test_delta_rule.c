@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The delta rule alone: against the token-by-token recurrence written here, and against given values (tests/golden/gdn). */
+/* The delta rule alone: against the token-by-token recurrence written here, and against given values
+ * (tests/golden/gdn). */
+#include "mock_host.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "mock_host.h"
 
-typedef struct sizes { int64_t hk, hv, dk, dv, tokens; int n; const int32_t *lengths; } sizes;
+typedef struct sizes {
+    int64_t hk, hv, dk, dv, tokens;
+    int n;
+    const int32_t *lengths;
+} sizes;
 
 /* Columns as delta_rule.c lays them out. */
 static int64_t x_width(const sizes *z) { return 2 * z->hk * z->dk + z->hv * z->dv + 2 * z->hv + z->hv * z->dk * z->dv; }
@@ -22,16 +27,23 @@ static mock *open_rule(const sizes *z, int32_t dtype)
     char text[4][24];
     const int64_t value[4] = {z->hk, z->hv, z->dk, z->dv};
     for (int i = 0; i < 4; i++) snprintf(text[i], sizeof text[i], "%lld", (long long)value[i]);
-    const char *const settings[] = {"key_heads", text[0], "value_heads", text[1], "key_dim", text[2], "value_dim", text[3], NULL};
+    const char *const settings[] = {"key_heads", text[0],     "value_heads", text[1], "key_dim",
+                                    text[2],     "value_dim", text[3],       NULL};
     mock *m = mock_open("delta_rule", settings, dtype, x_width(z));
     mock_row(m, z->n, z->lengths);
     return m;
 }
 
-/* ---- the recurrence, one segment and value head; all states are kept, so the backward pass is the plain reverse ---- */
+/* ---- the recurrence, one segment and value head; all states are kept, so the backward pass is the plain reverse
+ * ---- */
 
-typedef struct head_in { const double *q, *k, *v, *beta, *g; int64_t stride; } head_in;
-typedef struct head_out { double *q, *k, *v, *beta, *g; } head_out;
+typedef struct head_in {
+    const double *q, *k, *v, *beta, *g;
+    int64_t stride;
+} head_in;
+typedef struct head_out {
+    double *q, *k, *v, *beta, *g;
+} head_out;
 
 static void normalise(const double *x, int64_t n, double factor, double *y, double *r)
 {
@@ -41,7 +53,9 @@ static void normalise(const double *x, int64_t n, double factor, double *y, doub
     for (int64_t i = 0; i < n; i++) y[i] = x[i] * *r * factor;
 }
 /* s: (length + 1) states, the first given; qn, kn normed rows, delta, error rows are left for the backward pass */
-typedef struct trace { double *s, *qn, *kn, *rq, *rk, *delta, *error; } trace;
+typedef struct trace {
+    double *s, *qn, *kn, *rq, *rk, *delta, *error;
+} trace;
 
 static void recur(const sizes *z, const head_in *in, int64_t length, const trace *t, double *out, int64_t out_stride)
 {
@@ -70,13 +84,14 @@ static void through_norm(const double *y, double r, double factor, const double 
     for (int64_t i = 0; i < n; i++) along += y[i] * d[i] / factor;
     for (int64_t i = 0; i < n; i++) to[i] += r * factor * d[i] - r * y[i] * along; /* adds: key heads are shared */
 }
-static void recur_bwd(const sizes *z, const head_in *in, int64_t length, const trace *t, const double *dout, int64_t dout_stride,
-                      double *ds, const head_out *d)
+static void recur_bwd(const sizes *z, const head_in *in, int64_t length, const trace *t, const double *dout,
+                      int64_t dout_stride, double *ds, const head_out *d)
 {
     const int64_t dk = z->dk, dv = z->dv;
     double *dq = calloc((size_t)dk, 8), *dkk = calloc((size_t)dk, 8);
     for (int64_t i = length - 1; i >= 0; i--) {
-        const double *s = t->s + i * dk * dv, *next = s + dk * dv, *q = t->qn + i * dk, *k = t->kn + i * dk, a = exp(in->g[i * in->stride]);
+        const double *s = t->s + i * dk * dv, *next = s + dk * dv, *q = t->qn + i * dk, *k = t->kn + i * dk,
+                     a = exp(in->g[i * in->stride]);
         memset(dq, 0, (size_t)dk * 8);
         memset(dkk, 0, (size_t)dk * 8);
         for (int64_t c = 0; c < dv; c++) {
@@ -118,10 +133,11 @@ static void recurrence(const sizes *z, const double *x, const double *dy, double
     for (int64_t s = 0, at = 0; s < z->n; at += z->lengths[s++])
         for (int64_t h = 0; h < z->hv && z->lengths[s]; h++) {
             const int64_t length = z->lengths[s], base = at * w, last = (at + length - 1) * w;
-            const head_in in = {x + base + h / group * dk, x + base + at_k(z) + h / group * dk, x + base + at_v(z) + h * dv,
-                                x + base + at_beta(z) + h, x + base + at_g(z) + h, w};
-            const head_out d = {dx + base + h / group * dk, dx + base + at_k(z) + h / group * dk, dx + base + at_v(z) + h * dv,
-                                dx + base + at_beta(z) + h, dx + base + at_g(z) + h};
+            const head_in in = {x + base + h / group * dk,   x + base + at_k(z) + h / group * dk,
+                                x + base + at_v(z) + h * dv, x + base + at_beta(z) + h,
+                                x + base + at_g(z) + h,      w};
+            const head_out d = {dx + base + h / group * dk, dx + base + at_k(z) + h / group * dk,
+                                dx + base + at_v(z) + h * dv, dx + base + at_beta(z) + h, dx + base + at_g(z) + h};
             double *ds = dx + base + at_s0(z) + h * state;
             memcpy(t.s, x + base + at_s0(z) + h * state, (size_t)state * 8);
             recur(z, &in, length, &t, y + base + h * dv, w);
@@ -134,7 +150,10 @@ static void recurrence(const sizes *z, const double *x, const double *dy, double
 
 /* ---- comparisons ---- */
 
-typedef struct row_values { double *x, *dy, *y, *dx, *want_y, *want_dx; int64_t n; } row_values;
+typedef struct row_values {
+    double *x, *dy, *y, *dx, *want_y, *want_dx;
+    int64_t n;
+} row_values;
 static row_values new_values(const sizes *z)
 {
     const int64_t n = z->tokens * x_width(z);
@@ -179,8 +198,8 @@ static void compare_row(const sizes *z, int32_t dtype, uint32_t drop, const row_
     mock_backward(m, v->x, v->dy, v->dx);
     const double y = worst_part(z, v->y, v->want_y, y_parts, 3), dx = worst_part(z, v->dx, v->want_dx, x_parts, 6);
     if (!(y <= tolerance && dx <= tolerance))
-        fail_msg("%lld/%lld heads of %lld/%lld, type %d: outputs differ by %.3g, gradients by %.3g; allowed %.3g", (long long)z->hk,
-                 (long long)z->hv, (long long)z->dk, (long long)z->dv, dtype, y, dx, tolerance);
+        fail_msg("%lld/%lld heads of %lld/%lld, type %d: outputs differ by %.3g, gradients by %.3g; allowed %.3g",
+                 (long long)z->hk, (long long)z->hv, (long long)z->dk, (long long)z->dv, dtype, y, dx, tolerance);
     mock_close(m);
 }
 static sizes make_sizes(int64_t hk, int64_t hv, int64_t dk, int64_t dv, int n, const int32_t *lengths)
@@ -246,7 +265,8 @@ static void zero_rows(void **unused)
 }
 static void refusals(void **unused)
 {
-    static const char *const settings[] = {"key_heads", "1", "value_heads", "2", "key_dim", "8", "value_dim", "8", NULL};
+    static const char *const settings[] = {"key_heads", "1",         "value_heads", "2", "key_dim",
+                                           "8",         "value_dim", "8",           NULL};
     char words[512];
     assert_string_equal(mock_refusal("delta_rule", settings, ST_F64, 163, words),
                         "hidden = 163: the rule's inputs and outputs need 164 columns");
@@ -254,7 +274,10 @@ static void refusals(void **unused)
 
 /* ---- given values: a reader for the one file, whose tensors are all F64 or I32 ---- */
 
-typedef struct given { char *data, *header; const char *body; } given;
+typedef struct given {
+    char *data, *header;
+    const char *body;
+} given;
 static given open_given(void)
 {
     char path[512];
@@ -289,7 +312,8 @@ static const void *find_given(const given *g, int which, const char *name, long 
     return g->body + begin;
 }
 /* A tensor (tokens, n) into columns of the packed row; or a state into the row of one token. */
-static void put_columns(const given *g, int which, const char *name, const sizes *z, int64_t column, int64_t n, double *row)
+static void put_columns(const given *g, int which, const char *name, const sizes *z, int64_t column, int64_t n,
+                        double *row)
 {
     long long dim[3];
     const char *from = find_given(g, which, name, dim);
@@ -297,7 +321,8 @@ static void put_columns(const given *g, int which, const char *name, const sizes
     assert_int_equal(dim[0] * dim[1] * dim[2], z->tokens * n);
     for (int64_t t = 0; t < z->tokens; t++) memcpy(row + t * x_width(z) + column, from + t * n * 8, (size_t)n * 8);
 }
-static void put_state(const given *g, int which, const char *name, const sizes *z, int64_t token, int64_t column, double *row)
+static void put_state(const given *g, int which, const char *name, const sizes *z, int64_t token, int64_t column,
+                      double *row)
 {
     long long dim[3];
     const char *from = find_given(g, which, name, dim);
@@ -318,8 +343,14 @@ static void against_given(const given *g, int which)
     const sizes z = make_sizes(q[1], v_dim[1], q[2], v_dim[2], (int)cu_dim[0] - 1, lengths);
     const int64_t qw = z.hk * z.dk, vw = z.hv * z.dv, w = x_width(&z), last = z.tokens - 1;
     row_values v = new_values(&z);
-    struct { const char *in, *grad; int64_t column, n; } part[] = {{"q", "dq", 0, qw}, {"k", "dk", at_k(&z), qw},
-        {"v", "dv", at_v(&z), vw}, {"beta", "dbeta", at_beta(&z), z.hv}, {"g", "dg", at_g(&z), z.hv}};
+    struct {
+        const char *in, *grad;
+        int64_t column, n;
+    } part[] = {{"q", "dq", 0, qw},
+                {"k", "dk", at_k(&z), qw},
+                {"v", "dv", at_v(&z), vw},
+                {"beta", "dbeta", at_beta(&z), z.hv},
+                {"g", "dg", at_g(&z), z.hv}};
     for (int i = 0; i < 5; i++) {
         put_columns(g, which, part[i].in, &z, part[i].column, part[i].n, v.x);
         put_columns(g, which, part[i].grad, &z, part[i].column, part[i].n, v.want_dx);
@@ -338,9 +369,11 @@ static void against_given(const given *g, int which)
             for (int64_t c = at_state(&z); c < w; c++) v.y[(cu[s + 1] - 1) * w + c] = 0;
         for (int s = 1; s < z.n; s++)
             for (int64_t c = at_s0(&z); c < w; c++) v.dx[cu[s] * w + c] = 0;
-        const int64_t parts[] = {0, at_k(&z), at_v(&z), at_beta(&z), at_g(&z), at_s0(&z), w}, y_parts[] = {0, at_state(&z), w};
+        const int64_t parts[] = {0, at_k(&z), at_v(&z), at_beta(&z), at_g(&z), at_s0(&z), w},
+                      y_parts[] = {0, at_state(&z), w};
         const double y = worst_part(&z, v.y, v.want_y, y_parts, 2), dx = worst_part(&z, v.dx, v.want_dx, parts, 6);
-        print_message("golden case %d, %s: outputs %.1e, gradients %.1e\n", which, type == ST_F64 ? "f64" : "f32", y, dx);
+        print_message("golden case %d, %s: outputs %.1e, gradients %.1e\n", which, type == ST_F64 ? "f64" : "f32", y,
+                      dx);
         assert_true(y <= (type == ST_F64 ? 1e-12 : 1e-5));
         assert_true(dx <= (type == ST_F64 ? 1e-11 : 1e-4));
         mock_close(m);
@@ -361,8 +394,8 @@ static void given_values(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weak_decay), cmocka_unit_test(usual_decay), cmocka_unit_test(strong_decay), cmocka_unit_test(zero_rows),
-        cmocka_unit_test(refusals), cmocka_unit_test(given_values),
+        cmocka_unit_test(weak_decay), cmocka_unit_test(usual_decay), cmocka_unit_test(strong_decay),
+        cmocka_unit_test(zero_rows),  cmocka_unit_test(refusals),    cmocka_unit_test(given_values),
     };
     return cmocka_run_group_tests_name("delta_rule", tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gated delta net as a whole layer: gradients, packing, dropped slots, threads, precisions, hard inputs. */
+#include "layer_checks.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "layer_checks.h"
 
 static void set_weights(mock *m, uint64_t *state)
 {
@@ -21,8 +21,10 @@ static void set_weights(mock *m, uint64_t *state)
     for (int64_t i = 0; i < w->n; i++) w->value[i] = 1 + 0.2 * mock_random(state);
 }
 static const char *const odd[] = {"key_heads", "2", "value_heads", "4", "key_dim", "12", "value_dim", "10", NULL};
-static const char *const even[] = {"key_heads", "2", "value_heads", "2", "key_dim", "16", "value_dim", "32", "conv_kernel", "3", NULL};
-static const char *const wide[] = {"key_heads", "1", "value_heads", "3", "key_dim", "40", "value_dim", "24", "conv_kernel", "1", NULL};
+static const char *const even[] = {"key_heads", "2",  "value_heads", "2", "key_dim", "16",
+                                   "value_dim", "32", "conv_kernel", "3", NULL};
+static const char *const wide[] = {"key_heads", "1",  "value_heads", "3", "key_dim", "40",
+                                   "value_dim", "24", "conv_kernel", "1", NULL};
 static const layer_case odd_case = {"gated_delta_net", odd, 11, set_weights, 0};
 static const layer_case even_case = {"gated_delta_net", even, 9, set_weights, 0};
 static const layer_case wide_case = {"gated_delta_net", wide, 7, set_weights, 0};
@@ -37,7 +39,8 @@ static void three_chunks(void **unused)
     check_gradients(&odd_case, 3, lengths);
 }
 
-/* Rows of zeros make q = k = v = 0 exactly; a decay that forgets at once; logits far out. Nothing may become NaN or infinite. */
+/* Rows of zeros make q = k = v = 0 exactly; a decay that forgets at once; logits far out. Nothing may become NaN or
+ * infinite. */
 static void hard_inputs(void **unused)
 {
     for (int32_t dtype = ST_F64; dtype <= ST_F32; dtype++)
@@ -86,7 +89,8 @@ static void nan_is_seen(void **unused)
 
 static void declared_weights(void **unused)
 {
-    static const char *const softplus[] = {"key_heads", "2", "value_heads", "4", "dt_init", "softplus", "dt_min", "0.002", NULL};
+    static const char *const softplus[] = {"key_heads", "2",      "value_heads", "4", "dt_init",
+                                           "softplus",  "dt_min", "0.002",       NULL};
     mock *m = mock_open("gated_delta_net", odd, ST_F32, 11);
     const mock_weight *w = mock_weight_of(m, "conv");
     assert_int_equal(w->decl.nd, 2);
@@ -109,7 +113,8 @@ static void refusals(void **unused)
     static const char *const heads[] = {"key_heads", "3", "value_heads", "4", NULL};
     static const char *const range[] = {"dt_min", "0.5", "dt_max", "0.1", NULL};
     char words[512];
-    assert_string_equal(mock_refusal("gated_delta_net", heads, ST_F32, 8, words), "value_heads = 4 must be a multiple of key_heads = 3");
+    assert_string_equal(mock_refusal("gated_delta_net", heads, ST_F32, 8, words),
+                        "value_heads = 4 must be a multiple of key_heads = 3");
     assert_non_null(strstr(mock_refusal("gated_delta_net", range, ST_F32, 8, words), "dt_min = 0.5"));
 }
 /* Megatron's figure for one layer of 0.8B at 4096 tokens, which counts three passes. */
@@ -127,8 +132,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared_key_heads), cmocka_unit_test(equal_heads), cmocka_unit_test(three_values_per_key),
-        cmocka_unit_test(three_chunks), cmocka_unit_test(hard_inputs), cmocka_unit_test(nan_is_seen),
-        cmocka_unit_test(declared_weights), cmocka_unit_test(refusals), cmocka_unit_test(cost_formula),
+        cmocka_unit_test(three_chunks),     cmocka_unit_test(hard_inputs), cmocka_unit_test(nan_is_seen),
+        cmocka_unit_test(declared_weights), cmocka_unit_test(refusals),    cmocka_unit_test(cost_formula),
     };
     return cmocka_run_group_tests_name("gated_delta_net", tests, NULL, NULL);
 }

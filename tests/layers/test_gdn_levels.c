@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The delta rule's kernels as built for each instruction-set level that this machine runs, linked side by side: within rounding
- * of the baseline, in both types. */
+/* The delta rule's kernels as built for each instruction-set level that this machine runs, linked side by side: within
+ * rounding of the baseline, in both types. */
 #include <math.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include <cmocka.h>
+
+#include "plugins/layers/gated_delta_net/kernels_cpu.h"
 #include <config.h>
 #include <strata/cpu.h>
-#include "plugins/layers/gated_delta_net/kernels_cpu.h"
 
 enum { TOKENS = 150, HK = 2, HV = 4, DK = 24, DV = 20, WIDTH = 2 * HK * DK + HV * DV, TILES = 3 };
 
@@ -19,7 +21,9 @@ static void run(const st_cpu_pool *pool, int64_t n, void (*fn)(void *, int64_t),
 {
     for (int64_t i = 0; i < n; i++) fn(arg, i);
 }
-typedef struct result { double value[TOKENS * (HV * DV + WIDTH + 2 * HV)]; } result;
+typedef struct result {
+    double value[TOKENS * (HV * DV + WIDTH + 2 * HV)];
+} result;
 static void *typed(const double *v, int64_t n, int32_t dtype)
 {
     void *p = calloc((size_t)n, 8);
@@ -31,7 +35,8 @@ static void *typed(const double *v, int64_t n, int32_t dtype)
 }
 static int64_t collect(const void *p, int64_t n, int32_t dtype, result *r, int64_t at)
 {
-    for (int64_t i = 0; i < n; i++) r->value[at + i] = dtype == ST_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
+    for (int64_t i = 0; i < n; i++)
+        r->value[at + i] = dtype == ST_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
     return at + n;
 }
 static void run_table(const gdn_kernels *k, int32_t dtype, result *r)
@@ -42,17 +47,41 @@ static void run_table(const gdn_kernels *k, int32_t dtype, result *r)
     const size_t size = st_dtype_size(dtype), work = (size_t)gdn_rule_bwd_work(HV / HK, DK, DV) * HK * size;
     double x[TOKENS * WIDTH], gates[2][TOKENS * HV], dout[TOKENS * HV * DV];
     for (int i = 0; i < TOKENS * WIDTH; i++) x[i] = sin(1.7 * i) + 0.3 * cos(0.11 * i * i);
-    for (int i = 0; i < TOKENS * HV; i++) gates[0][i] = 0.5 + 0.4 * sin(2.3 * i), gates[1][i] = -0.5 - 0.5 * cos(0.9 * i);
+    for (int i = 0; i < TOKENS * HV; i++)
+        gates[0][i] = 0.5 + 0.4 * sin(2.3 * i), gates[1][i] = -0.5 - 0.5 * cos(0.9 * i);
     for (int i = 0; i < TOKENS * HV * DV; i++) dout[i] = cos(0.37 * i * i);
     char *tx = typed(x, TOKENS * WIDTH, dtype), *dx = calloc(TOKENS * WIDTH, size);
     char *beta = typed(gates[0], TOKENS * HV, dtype), *g = typed(gates[1], TOKENS * HV, dtype);
-    void *out = calloc(TOKENS * HV * DV, size), *td = typed(dout, TOKENS * HV * DV, dtype), *dbeta = calloc(TOKENS * HV, size);
-    void *dg = calloc(TOKENS * HV, size), *states = calloc(TILES * HV * DK * DV, size), *area = aligned_alloc(256, (work + 255) / 256 * 256);
-    gdn_rule a = {.row = {segments, tiles, 1, TILES, TOKENS}, .q = tx, .k = tx + HK * DK * size, .v = tx + 2 * HK * DK * size,
-                  .beta = beta, .g = g, .out = out, .states = states, .stride = WIDTH, .gate_stride = HV, .out_stride = HV * DV,
-                  .key_heads = HK, .value_heads = HV, .key_dim = DK, .value_dim = DV, .dtype = dtype, .work = area};
-    gdn_rule_bwd b = {.f = a, .dout = td, .dq = dx, .dk = dx + HK * DK * size, .dv = dx + 2 * HK * DK * size, .dbeta = dbeta, .dg = dg,
-                      .dstride = WIDTH, .dgate_stride = HV};
+    void *out = calloc(TOKENS * HV * DV, size), *td = typed(dout, TOKENS * HV * DV, dtype),
+         *dbeta = calloc(TOKENS * HV, size);
+    void *dg = calloc(TOKENS * HV, size), *states = calloc(TILES * HV * DK * DV, size),
+         *area = aligned_alloc(256, (work + 255) / 256 * 256);
+    gdn_rule a = {.row = {segments, tiles, 1, TILES, TOKENS},
+                  .q = tx,
+                  .k = tx + HK * DK * size,
+                  .v = tx + 2 * HK * DK * size,
+                  .beta = beta,
+                  .g = g,
+                  .out = out,
+                  .states = states,
+                  .stride = WIDTH,
+                  .gate_stride = HV,
+                  .out_stride = HV * DV,
+                  .key_heads = HK,
+                  .value_heads = HV,
+                  .key_dim = DK,
+                  .value_dim = DV,
+                  .dtype = dtype,
+                  .work = area};
+    gdn_rule_bwd b = {.f = a,
+                      .dout = td,
+                      .dq = dx,
+                      .dk = dx + HK * DK * size,
+                      .dv = dx + 2 * HK * DK * size,
+                      .dbeta = dbeta,
+                      .dg = dg,
+                      .dstride = WIDTH,
+                      .dgate_stride = HV};
     memset(area, 0xff, work);
     assert_int_equal(k->rule(&q, &a), ST_OK);
     assert_int_equal(k->rule_bwd(&q, &b), ST_OK);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The per-token layers: swiglu and gelu_mlp. */
+#include "layer_checks.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "layer_checks.h"
 
 static void set_weights(mock *m, uint64_t *state)
 {
@@ -82,8 +82,8 @@ static void cost_formulas(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(swiglu_layer), cmocka_unit_test(gelu_tanh), cmocka_unit_test(gelu_erf), cmocka_unit_test(silu),
-        cmocka_unit_test(formulas), cmocka_unit_test(cost_formulas),
+        cmocka_unit_test(swiglu_layer), cmocka_unit_test(gelu_tanh), cmocka_unit_test(gelu_erf),
+        cmocka_unit_test(silu),         cmocka_unit_test(formulas),  cmocka_unit_test(cost_formulas),
     };
     return cmocka_run_group_tests_name("mlps", tests, NULL, NULL);
 }

@@ -5,10 +5,11 @@
  *     q, k = rms norm over each head (optional), then rotated by the position plugin's tables (optional)
  *     a = softmax(q k^T head_dim^-1/2) v          query head h uses key head h / (heads / kv_heads)
  *     y = W_out (a sigmoid(gate)) + b_out
- * The gate's columns lie behind the queries of the same head. Everything is made of the backend's operations; q, k, v and gate
- * are strided views of one projection. Without the head norm q and k are rotated in place and nothing is stored twice.
- * `names` says how files call the weights: decoder (self_attn.q_proj, k_proj, v_proj, o_proj) or vision (attn.qkv, attn.proj);
- * the weights' own names follow it, so one table of names serves both. Neither tensor nor context groups are claimed yet. */
+ * The gate's columns lie behind the queries of the same head. Everything is made of the backend's operations; q, k, v
+ * and gate are strided views of one projection. Without the head norm q and k are rotated in place and nothing is
+ * stored twice. `names` says how files call the weights: decoder (self_attn.q_proj, k_proj, v_proj, o_proj) or vision
+ * (attn.qkv, attn.proj); the weights' own names follow it, so one table of names serves both. Neither tensor nor
+ * context groups are claimed yet. */
 #include <math.h>
 #include <strata/layer.h>
 
@@ -24,16 +25,19 @@ typedef struct attention {
 enum { SEC_Q, SEC_K, SEC_V };
 enum { PROJ, NORMED, RSTD_Q, RSTD_K, OUT, LSE, GATED };
 static const st_slot slots[] = {
-    [PROJ] = {"proj", 0, 0},           /* (rows, q and gate | k | v)                                  */
-    [NORMED] = {"qk", ST_DROP, 0},     /* (rows, q | k) after norm and rotation; only with qk_norm     */
-    [RSTD_Q] = {"rstd_q", 0, 0},       /* (rows, heads) acc                                           */
-    [RSTD_K] = {"rstd_k", 0, 0},       /* (rows, kv_heads) acc                                        */
-    [OUT] = {"out", 0, 0},             /* (rows, heads * head_dim), before the gate                   */
-    [LSE] = {"lse", 0, 0},             /* (rows, heads) acc                                           */
-    [GATED] = {"gated", ST_DROP, 0},   /* (rows, heads * head_dim); only with gate                    */
+    [PROJ] = {"proj", 0, 0},         /* (rows, q and gate | k | v)                                  */
+    [NORMED] = {"qk", ST_DROP, 0},   /* (rows, q | k) after norm and rotation; only with qk_norm     */
+    [RSTD_Q] = {"rstd_q", 0, 0},     /* (rows, heads) acc                                           */
+    [RSTD_K] = {"rstd_k", 0, 0},     /* (rows, kv_heads) acc                                        */
+    [OUT] = {"out", 0, 0},           /* (rows, heads * head_dim), before the gate                   */
+    [LSE] = {"lse", 0, 0},           /* (rows, heads) acc                                           */
+    [GATED] = {"gated", ST_DROP, 0}, /* (rows, heads * head_dim); only with gate                    */
 };
 
-static int64_t step_of(const attention *m) { return (m->gate ? 2 : 1) * m->head_dim; } /* columns from head to head of q */
+static int64_t step_of(const attention *m)
+{
+    return (m->gate ? 2 : 1) * m->head_dim;
+} /* columns from head to head of q */
 static int64_t q_width(const attention *m) { return m->heads * step_of(m); }
 static int64_t kv_width(const attention *m) { return m->kv_heads * m->head_dim; }
 static int64_t out_width(const attention *m) { return m->heads * m->head_dim; }
@@ -43,8 +47,8 @@ static int check_heads(attention *m, st_env *e)
     if (m->kv_heads == ST_UNSET_INT) m->kv_heads = m->heads;
     if (m->head_dim == ST_UNSET_INT) {
         if (e->hidden % m->heads)
-            return ST_ENV_FAIL(e, ST_E_CONFIG, "heads = %lld does not divide hidden = %lld: give head_dim", (long long)m->heads,
-                               (long long)e->hidden);
+            return ST_ENV_FAIL(e, ST_E_CONFIG, "heads = %lld does not divide hidden = %lld: give head_dim",
+                               (long long)m->heads, (long long)e->hidden);
         m->head_dim = e->hidden / m->heads;
     }
     if (m->heads % m->kv_heads)
@@ -61,26 +65,40 @@ static int configure(void *self, st_env *e)
     const st_section sections[] = {{"q", q, step_of(m), 1, 0}, {"k", kv, d, 1, 0}, {"v", kv, d, 1, 0}};
 
     m->eps = e->norm_eps;
-    m->qkv = st_declare(e, (st_weight){.name = vision ? "attn_qkv" : "qkv", .flags = ST_W_BETA, .nd = 2,
-        .dim = {q + 2 * kv, e->hidden}, .cut = {ST_G_TENSOR}, .n_sec = 3, .sec = sections, .init = ST_INIT_NORMAL});
+    m->qkv = st_declare(e, (st_weight){.name = vision ? "attn_qkv" : "qkv",
+                                       .flags = ST_W_BETA,
+                                       .nd = 2,
+                                       .dim = {q + 2 * kv, e->hidden},
+                                       .cut = {ST_G_TENSOR},
+                                       .n_sec = 3,
+                                       .sec = sections,
+                                       .init = ST_INIT_NORMAL});
     m->qkv_bias = m->q_norm = m->k_norm = m->out_bias = -1;
     if (m->bias)
-        m->qkv_bias = st_declare(e, (st_weight){.name = vision ? "attn_qkv_bias" : "qkv_bias", .nd = 1, .dim = {q + 2 * kv},
-            .cut = {ST_G_TENSOR}, .n_sec = 3, .sec = sections, .init = ST_INIT_ZERO});
+        m->qkv_bias = st_declare(e, (st_weight){.name = vision ? "attn_qkv_bias" : "qkv_bias",
+                                                .nd = 1,
+                                                .dim = {q + 2 * kv},
+                                                .cut = {ST_G_TENSOR},
+                                                .n_sec = 3,
+                                                .sec = sections,
+                                                .init = ST_INIT_ZERO});
     if (m->qk_norm) {
         m->q_norm = st_declare(e, (st_weight){.name = "q_norm", .nd = 1, .dim = {d}, .init = ST_INIT_ZERO});
         m->k_norm = st_declare(e, (st_weight){.name = "k_norm", .nd = 1, .dim = {d}, .init = ST_INIT_ZERO});
     }
     m->out = st_matrix(e, vision ? "attn_proj" : "out", e->hidden, out_width(m), ST_CUT_COLS);
     if (m->bias)
-        m->out_bias = st_declare(e, (st_weight){.name = vision ? "attn_proj_bias" : "out_bias", .nd = 1, .dim = {e->hidden},
-            .init = ST_INIT_ZERO});
+        m->out_bias = st_declare(
+            e, (st_weight){
+                   .name = vision ? "attn_proj_bias" : "out_bias", .nd = 1, .dim = {e->hidden}, .init = ST_INIT_ZERO});
     m->table = m->rotary ? e->api->rotary(e, (int32_t)d) : -1;
     return e->status;
 }
 
 /* Views of a projection (or of its gradient). */
-typedef struct parts { st_tensor q, gate, k, v; } parts;
+typedef struct parts {
+    st_tensor q, gate, k, v;
+} parts;
 static parts parts_of(const attention *m, st_tensor t)
 {
     const int64_t d = m->head_dim, q = q_width(m), kv = kv_width(m);
@@ -94,7 +112,10 @@ static void pair_of(const attention *m, st_tensor t, st_tensor *q, st_tensor *k)
     *q = st_heads(t, 0, m->heads, m->head_dim, m->head_dim);
     *k = st_heads(t, out_width(m), m->kv_heads, m->head_dim, m->head_dim);
 }
-static st_tensor heads_view(const attention *m, st_tensor t) { return st_heads(t, 0, m->heads, m->head_dim, m->head_dim); }
+static st_tensor heads_view(const attention *m, st_tensor t)
+{
+    return st_heads(t, 0, m->heads, m->head_dim, m->head_dim);
+}
 
 static void rotate(const attention *m, st_step *s, const st_tensor *q, const st_tensor *k, int inverse)
 {
@@ -119,7 +140,8 @@ static int linear(st_step *s, st_wid w, st_wid bias, const st_tensor *x, const s
 }
 static int linear_bwd(st_step *s, st_wid w, st_wid bias, const st_tensor *x, const st_tensor *dy, const st_tensor *dx)
 {
-    return s->api->linear_bwd(s, &(st_linear_args){.size = sizeof(st_linear_args), .w = w, .bias = bias, .x = x, .dy = dy, .dx = dx});
+    return s->api->linear_bwd(
+        s, &(st_linear_args){.size = sizeof(st_linear_args), .w = w, .bias = bias, .x = x, .dy = dy, .dx = dx});
 }
 
 static int forward(const void *self, st_step *s, const st_tensor *x, const st_tensor *y)
@@ -134,14 +156,23 @@ static int forward(const void *self, st_step *s, const st_tensor *x, const st_te
     linear(s, m->qkv, m->qkv_bias, x, &proj);
     if (m->qk_norm) {
         const st_tensor normed = st_keep(s, NORMED, s->dtype, n, w + kv_width(m));
-        const st_tensor rq = st_keep(s, RSTD_Q, s->acc_dtype, n, m->heads), rk = st_keep(s, RSTD_K, s->acc_dtype, n, m->kv_heads);
+        const st_tensor rq = st_keep(s, RSTD_Q, s->acc_dtype, n, m->heads),
+                        rk = st_keep(s, RSTD_K, s->acc_dtype, n, m->kv_heads);
         norm_heads(m, s, &p, &normed, &rq, &rk);
         pair_of(m, normed, &q, &k);
     } else {
         rotate(m, s, &q, &k, 0);
     }
-    ST_OP(s, attention, &(st_attn){.q = &q, .k = &k, .v = &p.v, .spans = &s->row->spans, .out = &a, .lse = &lse,
-        .scale = 1 / sqrt((double)m->head_dim), .causal = m->causal, .max_len = s->row->max_len});
+    ST_OP(s, attention,
+          &(st_attn){.q = &q,
+                     .k = &k,
+                     .v = &p.v,
+                     .spans = &s->row->spans,
+                     .out = &a,
+                     .lse = &lse,
+                     .scale = 1 / sqrt((double)m->head_dim),
+                     .causal = m->causal,
+                     .max_len = s->row->max_len});
     if (m->gate) {
         result = st_keep(s, GATED, s->dtype, n, w);
         const st_tensor gated = heads_view(m, result);
@@ -151,17 +182,21 @@ static int forward(const void *self, st_step *s, const st_tensor *x, const st_te
 }
 
 /* dq and dk of the rotated, normed heads to those of the projection */
-static void norm_heads_bwd(const attention *m, st_step *s, const parts *p, const parts *dp, const st_tensor *dq, const st_tensor *dk)
+static void norm_heads_bwd(const attention *m, st_step *s, const parts *p, const parts *dp, const st_tensor *dq,
+                           const st_tensor *dk)
 {
     const st_tensor none = st_absent(), wq = st_w(s, m->q_norm), wk = st_w(s, m->k_norm);
     const st_tensor rq = st_kept(s, RSTD_Q), rk = st_kept(s, RSTD_K);
     const st_tensor gq = st_grad(s, m->q_norm, NULL), gk = st_grad(s, m->k_norm, NULL);
-    ST_OP(s, norm_bwd, &(st_norm_bwd){ST_NORM_RMS1P, 0, m->eps, &p->q, &wq, &none, &rq, &none, dq, &dp->q, &gq, &none, &none});
-    ST_OP(s, norm_bwd, &(st_norm_bwd){ST_NORM_RMS1P, 0, m->eps, &p->k, &wk, &none, &rk, &none, dk, &dp->k, &gk, &none, &none});
+    ST_OP(s, norm_bwd,
+          &(st_norm_bwd){ST_NORM_RMS1P, 0, m->eps, &p->q, &wq, &none, &rq, &none, dq, &dp->q, &gq, &none, &none});
+    ST_OP(s, norm_bwd,
+          &(st_norm_bwd){ST_NORM_RMS1P, 0, m->eps, &p->k, &wk, &none, &rk, &none, dk, &dp->k, &gk, &none, &none});
 }
-/* The gradient behind the output projection, through the gate if there is one: into d_out and the gate's columns of dproj. */
-static void out_backward(const attention *m, st_step *s, const parts *p, const parts *dp, const st_tensor *out, const st_tensor *dy,
-                         const st_tensor *d_out)
+/* The gradient behind the output projection, through the gate if there is one: into d_out and the gate's columns of
+ * dproj. */
+static void out_backward(const attention *m, st_step *s, const parts *p, const parts *dp, const st_tensor *out,
+                         const st_tensor *dy, const st_tensor *d_out)
 {
     const size_t mark = st_mark(s);
     const st_tensor a = heads_view(m, *out), da = heads_view(m, *d_out);
@@ -201,14 +236,27 @@ static int backward(const void *self, st_step *s, const st_tensor *x, const st_t
         pair_of(m, normed, &q, &k);
         pair_of(m, st_scratch(s, s->dtype, n, w + kv_width(m)), &dq, &dk);
     }
-    ST_OP(s, attention_bwd, &(st_attn){.q = &q, .k = &k, .v = &p.v, .spans = &s->row->spans, .out = &a, .lse = &lse, .d_out = &da,
-        .dq = &dq, .dk = &dk, .dv = &dp.v, .scale = 1 / sqrt((double)m->head_dim), .causal = m->causal, .max_len = s->row->max_len});
+    ST_OP(s, attention_bwd,
+          &(st_attn){.q = &q,
+                     .k = &k,
+                     .v = &p.v,
+                     .spans = &s->row->spans,
+                     .out = &a,
+                     .lse = &lse,
+                     .d_out = &da,
+                     .dq = &dq,
+                     .dk = &dk,
+                     .dv = &dp.v,
+                     .scale = 1 / sqrt((double)m->head_dim),
+                     .causal = m->causal,
+                     .max_len = s->row->max_len});
     rotate(m, s, &dq, &dk, 1);
     if (m->qk_norm) norm_heads_bwd(m, s, &p, &dp, &dq, &dk);
     return linear_bwd(s, m->qkv, m->qkv_bias, x, &dproj, dx);
 }
 
-/* Megatron counts half of all pairs and no gate; what is really visible of a segment of L tokens is L (L + 1) / 2 pairs, or L^2. */
+/* Megatron counts half of all pairs and no gate; what is really visible of a segment of L tokens is L (L + 1) / 2
+ * pairs, or L^2. */
 static int cost(const void *self, const st_env *e, const st_row_stats *r, st_cost *out)
 {
     const attention *m = self;
@@ -238,7 +286,8 @@ static const st_map maps[] = {
 };
 static const st_param params[] = {
     ST_INT(attention, heads, NULL, 1, 4096, "heads", ST_PF_REQUIRED | ST_PF_FIXED, "query heads"),
-    ST_INT(attention, kv_heads, NULL, 1, 4096, "heads", ST_PF_FIXED, "heads of keys and values; not given: as many as heads"),
+    ST_INT(attention, kv_heads, NULL, 1, 4096, "heads", ST_PF_FIXED,
+           "heads of keys and values; not given: as many as heads"),
     ST_INT(attention, head_dim, NULL, 1, 1024, "columns", ST_PF_FIXED, "size of one head; not given: hidden / heads"),
     ST_BOOL(attention, gate, "yes", ST_PF_FIXED, "multiply the result with the sigmoid of a gate per head and column"),
     ST_BOOL(attention, qk_norm, "yes", ST_PF_FIXED, "rms norm (times 1 + w) of query and key heads"),
@@ -249,19 +298,37 @@ static const st_param params[] = {
               "how files name the weights: self_attn.q_proj, k_proj, v_proj, o_proj, or attn.qkv, attn.proj"),
 };
 static const st_layer_ops ops = {
-    .size = sizeof ops, .role = ST_ROLE_MIXER, .tokens = ST_GATHERED, .slots = slots, .n_slots = ST_COUNT(slots),
-    .maps = maps, .n_maps = ST_COUNT(maps), .configure = configure, .forward = forward, .backward = backward, .cost = cost,
+    .size = sizeof ops,
+    .role = ST_ROLE_MIXER,
+    .tokens = ST_GATHERED,
+    .slots = slots,
+    .n_slots = ST_COUNT(slots),
+    .maps = maps,
+    .n_maps = ST_COUNT(maps),
+    .configure = configure,
+    .forward = forward,
+    .backward = backward,
+    .cost = cost,
 };
 ST_EXPORT const st_plugin *st_plugin_v1(void);
 ST_EXPORT const st_plugin *st_plugin_v1(void)
 {
     static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_LAYER), .n_params = ST_COUNT(params), .self_size = sizeof(attention),
-        .caps = ST_CAP_TRAIN | ST_CAP_LINEAR_X, .name = "attention", .version = "0.1.0", .license = "Apache-2.0",
-        .author = "The strata authors", .summary = "softmax attention within segments, gated or plain",
-        .description = "Grouped key heads, optional output gate, head norms, biases, causal mask and rotation. Defaults are those of "
-                       "Qwen3.5's decoder; vision blocks set gate = no, qk_norm = no, bias = yes, causal = no, names = vision.",
-        .params = params, .ops = &ops,
+        ST_PLUGIN_HEAD(ST_KIND_LAYER),
+        .n_params = ST_COUNT(params),
+        .self_size = sizeof(attention),
+        .caps = ST_CAP_TRAIN | ST_CAP_LINEAR_X,
+        .name = "attention",
+        .version = "0.1.0",
+        .license = "Apache-2.0",
+        .author = "The strata authors",
+        .summary = "softmax attention within segments, gated or plain",
+        .description =
+            "Grouped key heads, optional output gate, head norms, biases, causal mask and rotation. Defaults are those "
+            "of "
+            "Qwen3.5's decoder; vision blocks set gate = no, qk_norm = no, bias = yes, causal = no, names = vision.",
+        .params = params,
+        .ops = &ops,
     };
     return &plugin;
 }

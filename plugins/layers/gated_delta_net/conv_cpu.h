@@ -1,25 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gated_delta_net/conv_cpu.h - template: depthwise causal convolution + SiLU over segments, one task per tile. */
 
-/* The convolution's value before SiLU for n channels of token t, whose segment begins at `first`. w: taps vectors. */
-INLINE vec conv_sum(const REAL *in, int64_t stride, int64_t t, int64_t first, const vec *w, int64_t taps, int64_t n)
-{
-    vec s = {0};
-    for (int64_t j = 0; j < taps; j++) {
-        int64_t from = t - taps + 1 + j;
-        if (from >= first) s += w[j] * load(in + from * stride, n);
-    }
-    return s;
-}
-/* Taps of n channels as vectors. */
-INLINE void conv_taps(const REAL *weight, int64_t taps, int64_t n, vec *w)
-{
-    for (int64_t j = 0; j < taps; j++) {
-        w[j] = (vec){0};
-        for (int64_t i = 0; i < n; i++) w[j][i] = weight[i * taps + j];
-    }
-}
-static void conv_transpose(void *arg, int64_t i) /* weight (channels, taps) -> work (taps, channels), a block of channels */
+static void conv_transpose(void *arg,
+                           int64_t i) /* weight (channels, taps) -> work (taps, channels), a block of channels */
 {
     const gdn_conv *a = arg;
     const REAL *weight = a->weight;
@@ -54,30 +37,41 @@ static int conv(const st_queue *q, const gdn_conv *a)
     return ST_OK;
 }
 
-/* Backward of n channels of a tile. The gradient of an input needs du of up to taps - 1 later tokens of its segment, which are
- * computed here again instead of being waited for; weight gradients count the tile's own tokens only. */
-INLINE void conv_bwd_columns(const gdn_conv *a, int64_t index, int64_t c, int64_t n)
+/* Backward of n channels of a tile. The gradient of an input needs du of up to taps - 1 later tokens of its segment,
+ * which are computed here again instead of being waited for; weight gradients count the tile's own tokens only. The
+ * tile's inputs and du lie in two columns with zeros where the segment ends, so no loop asks where it is. */
+INLINE void conv_bwd_columns(const gdn_conv *a, int64_t index, int64_t taps, int64_t c, int64_t n)
 {
     const int32_t *tile = a->row.tiles + 3 * index;
-    int64_t taps = a->taps, first = a->row.segments[tile[0]], last = a->row.segments[tile[0] + 1];
-    int64_t begin = tile[1], end = begin + tile[2], more = end + taps - 1 < last ? end + taps - 1 : last;
-    const REAL *in = (const REAL *)a->in + c, *dout = (const REAL *)a->dout + c;
-    vec w[GDN_MAX_TAPS], dw[GDN_MAX_TAPS], du[GDN_CHUNK + GDN_MAX_TAPS];
+    const int64_t first = a->row.segments[tile[0]], last = a->row.segments[tile[0] + 1], begin = tile[1],
+                  length = tile[2];
+    const int64_t more =
+        begin + length + taps - 1 < last ? length + taps - 1 : last - begin; /* tokens whose du counts */
+    const REAL *weight = (const REAL *)a->weight + c * taps;
+    vec w[GDN_MAX_TAPS], dw[GDN_MAX_TAPS], x[GDN_CHUNK + 2 * GDN_MAX_TAPS], du[GDN_CHUNK + GDN_MAX_TAPS];
 
-    conv_taps((const REAL *)a->weight + c * taps, taps, n, w);
-    for (int64_t j = 0; j < taps; j++) dw[j] = (vec){0};
-    for (int64_t t = begin; t < more; t++) {
-        vec u = conv_sum(in, a->in_stride, t, first, w, taps, n), rest, s = sigmoid(u, &rest);
-        du[t - begin] = load(dout + t * a->dout_stride, n) * s * ((REAL)1 + u * rest);
+    for (int64_t j = 0; j < taps; j++) {
+        w[j] = dw[j] = (vec){0};
+        for (int64_t i = 0; i < n; i++) w[j][i] = weight[i * taps + j];
     }
-    for (int64_t t = begin; t < end; t++) {
+    for (int64_t t = 0; t < more + taps - 1; t++) { /* x[t]: input of token begin - taps + 1 + t */
+        const int64_t from = begin - taps + 1 + t;
+        x[t] = from >= first ? load((const REAL *)a->in + from * a->in_stride + c, n) : splat(0);
+    }
+    for (int64_t t = 0; t < more; t++) {
+        vec u = {0}, rest, s;
+        for (int64_t j = 0; j < taps; j++) u += w[j] * x[t + j];
+        s = sigmoid(u, &rest);
+        du[t] = load((const REAL *)a->dout + (begin + t) * a->dout_stride + c, n) * s * ((REAL)1 + u * rest);
+    }
+    for (int64_t t = more; t < length + taps - 1; t++) du[t] = splat(0);
+    for (int64_t t = 0; t < length; t++) {
         vec d = {0};
         for (int64_t j = 0; j < taps; j++) {
-            int64_t to = t + taps - 1 - j, from = t - taps + 1 + j;
-            if (to < more) d += w[j] * du[to - begin];
-            if (from >= first) dw[j] += du[t - begin] * load(in + from * a->in_stride, n);
+            d += w[j] * du[t + taps - 1 - j];
+            dw[j] += du[t] * x[t + j];
         }
-        store((REAL *)a->din + t * a->din_stride + c, d, n);
+        store((REAL *)a->din + (begin + t) * a->din_stride + c, d, n);
     }
     for (int64_t j = 0; j < taps; j++) store((REAL *)a->work + (index * taps + j) * a->channels + c, dw[j], n);
 }
@@ -86,8 +80,10 @@ static void conv_bwd_tile(void *arg, int64_t i)
     const gdn_conv *a = arg;
     int64_t c = 0;
     if (a->row.tiles[3 * i + 2] <= 0) return;
-    for (; c + W <= a->channels; c += W) conv_bwd_columns(a, i, c, W);
-    if (c < a->channels) conv_bwd_columns(a, i, c, a->channels - c);
+    if (a->taps == 4) /* the usual width, unrolled */
+        for (; c + W <= a->channels; c += W) conv_bwd_columns(a, i, 4, c, W);
+    for (; c + W <= a->channels; c += W) conv_bwd_columns(a, i, a->taps, c, W);
+    if (c < a->channels) conv_bwd_columns(a, i, a->taps, c, a->channels - c);
 }
 static void conv_bwd_reduce(void *arg, int64_t i) /* dweight += the tiles' sums, in the order of tiles */
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gated_delta_net/gate_cpu.h - template: write strength and decay from their logits, one task per block of GDN_CHUNK tokens. */
+/* gated_delta_net/gate_cpu.h - template: write strength and decay from their logits, one task per block of GDN_CHUNK
+ * tokens. */
 
 static void gate_block(void *arg, int64_t block_index)
 {
@@ -27,7 +28,8 @@ static int gate(const st_queue *q, const gdn_gate *a)
     st_cpu_run(q, gdn_blocks(a->tokens), gate_block, (void *)a);
     return ST_OK;
 }
-/* db = dbeta beta (1 - beta); with u = a + dt_bias: da = -dg exp(a_log) sigmoid(u), d dt_bias = sum da, d a_log = sum dg g. */
+/* db = dbeta beta (1 - beta); with u = a + dt_bias: da = -dg exp(a_log) sigmoid(u), d dt_bias = sum da, d a_log = sum
+ * dg g. */
 static void gate_bwd_block(void *arg, int64_t block_index)
 {
     const gdn_gate *a = arg;

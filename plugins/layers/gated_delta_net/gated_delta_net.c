@@ -6,10 +6,10 @@
  *     beta = sigmoid(b),  g = -exp(A_log) softplus(a + dt_bias)
  *     o = gated delta rule(l2 norm(q) key_dim^-1/2, l2 norm(k), v, beta, g)      see rule_cpu.h
  *     y = W_out (w rms norm(o) silu(z))
- * Value head h uses key head h / (value_heads / key_heads). The heads are declared as cuts over the tensor group, but neither
- * tensor nor context groups are claimed yet: both need collectives that this layer does not make. */
-#include <strata/layer.h>
+ * Value head h uses key head h / (value_heads / key_heads). The heads are declared as cuts over the tensor group, but
+ * neither tensor nor context groups are claimed yet: both need collectives that this layer does not make. */
 #include "kernels.h"
+#include <strata/layer.h>
 
 enum { DT_ONE, DT_SOFTPLUS };
 typedef struct gdn {
@@ -41,8 +41,8 @@ static int configure(void *self, st_env *e)
 {
     gdn *m = self;
     const int64_t k = key_width(m), v = value_width(m), h = m->value_heads;
-    const st_section in[] = {{"q", k, m->key_dim, 1, 0}, {"k", k, m->key_dim, 1, 0}, {"v", v, m->value_dim, 1, 0},
-                             {"z", v, m->value_dim, 1, 0}, {"b", h, 1, 1, 0}, {"a", h, 1, 1, 0}};
+    const st_section in[] = {{"q", k, m->key_dim, 1, 0},   {"k", k, m->key_dim, 1, 0}, {"v", v, m->value_dim, 1, 0},
+                             {"z", v, m->value_dim, 1, 0}, {"b", h, 1, 1, 0},          {"a", h, 1, 1, 0}};
     const int uniform = m->dt_init == DT_ONE;
 
     if (h % m->key_heads)
@@ -51,15 +51,40 @@ static int configure(void *self, st_env *e)
     if (m->dt_min > m->dt_max)
         return ST_ENV_FAIL(e, ST_E_CONFIG, "dt_min = %g must not be larger than dt_max = %g", m->dt_min, m->dt_max);
     m->eps = e->norm_eps;
-    m->in = st_declare(e, (st_weight){.name = "in", .flags = ST_W_BETA, .nd = 2, .dim = {2 * k + 2 * v + 2 * h, e->hidden},
-        .cut = {ST_G_TENSOR}, .n_sec = 6, .sec = in, .init = ST_INIT_NORMAL});
-    m->conv = st_declare(e, (st_weight){.name = "conv", .nd = 2, .dim = {conv_width(m), m->conv_kernel}, .cut = {ST_G_TENSOR},
-        .n_sec = 3, .sec = in, .init = ST_INIT_NORMAL, .a = m->conv_init});
-    m->a_log = st_declare(e, (st_weight){.name = "a_log", .flags = ST_W_ACC, .nd = 1, .dim = {h}, .cut = {ST_G_TENSOR},
-        .init = ST_INIT_LN_UNIFORM, .a = 0.01, .b = 16});
-    m->dt_bias = st_declare(e, (st_weight){.name = "dt_bias", .flags = ST_W_ACC, .nd = 1, .dim = {h}, .cut = {ST_G_TENSOR},
-        .init = uniform ? ST_INIT_ONE : ST_INIT_SOFTPLUS_INV, .a = uniform ? 0 : m->dt_min, .b = uniform ? 0 : m->dt_max});
-    m->norm = st_declare(e, (st_weight){.name = "norm", .flags = ST_W_ACC, .nd = 1, .dim = {m->value_dim}, .init = ST_INIT_ONE});
+    m->in = st_declare(e, (st_weight){.name = "in",
+                                      .flags = ST_W_BETA,
+                                      .nd = 2,
+                                      .dim = {2 * k + 2 * v + 2 * h, e->hidden},
+                                      .cut = {ST_G_TENSOR},
+                                      .n_sec = 6,
+                                      .sec = in,
+                                      .init = ST_INIT_NORMAL});
+    m->conv = st_declare(e, (st_weight){.name = "conv",
+                                        .nd = 2,
+                                        .dim = {conv_width(m), m->conv_kernel},
+                                        .cut = {ST_G_TENSOR},
+                                        .n_sec = 3,
+                                        .sec = in,
+                                        .init = ST_INIT_NORMAL,
+                                        .a = m->conv_init});
+    m->a_log = st_declare(e, (st_weight){.name = "a_log",
+                                         .flags = ST_W_ACC,
+                                         .nd = 1,
+                                         .dim = {h},
+                                         .cut = {ST_G_TENSOR},
+                                         .init = ST_INIT_LN_UNIFORM,
+                                         .a = 0.01,
+                                         .b = 16});
+    m->dt_bias = st_declare(e, (st_weight){.name = "dt_bias",
+                                           .flags = ST_W_ACC,
+                                           .nd = 1,
+                                           .dim = {h},
+                                           .cut = {ST_G_TENSOR},
+                                           .init = uniform ? ST_INIT_ONE : ST_INIT_SOFTPLUS_INV,
+                                           .a = uniform ? 0 : m->dt_min,
+                                           .b = uniform ? 0 : m->dt_max});
+    m->norm = st_declare(
+        e, (st_weight){.name = "norm", .flags = ST_W_ACC, .nd = 1, .dim = {m->value_dim}, .init = ST_INIT_ONE});
     m->out = st_matrix(e, "out", e->hidden, v, ST_CUT_COLS);
     m->tiles = e->api->tiles(e, GDN_CHUNK, ST_TILES_TIME);
     return e->status;
@@ -76,8 +101,13 @@ static gdn_row row_of(const gdn *m, st_step *s, int64_t rows)
 
 static gdn_conv conv_args(const gdn *m, st_step *s, const gdn_row *r, const st_tensor *proj)
 {
-    gdn_conv a = {.row = *r, .in = proj->data, .in_stride = proj->stride[0], .weight = st_w(s, m->conv).data,
-                  .channels = (int32_t)conv_width(m), .taps = (int32_t)m->conv_kernel, .dtype = s->dtype};
+    gdn_conv a = {.row = *r,
+                  .in = proj->data,
+                  .in_stride = proj->stride[0],
+                  .weight = st_w(s, m->conv).data,
+                  .channels = (int32_t)conv_width(m),
+                  .taps = (int32_t)m->conv_kernel,
+                  .dtype = s->dtype};
     return a;
 }
 static void run_conv(const gdn *m, st_step *s, const gdn_row *r, const st_tensor *proj, const st_tensor *out)
@@ -95,18 +125,33 @@ static gdn_gate gate_args(const gdn *m, st_step *s, const st_tensor *proj, const
     const int64_t first = conv_width(m) + value_width(m);
     gdn_gate a = {.b = st_cols(*proj, first, m->value_heads).data,
                   .a = st_cols(*proj, first + m->value_heads, m->value_heads).data,
-                  .a_log = st_w(s, m->a_log).data, .dt_bias = st_w(s, m->dt_bias).data, .beta = beta->data, .g = g->data,
-                  .tokens = proj->dim[0], .stride = proj->stride[0], .heads = (int32_t)m->value_heads, .dtype = s->dtype};
+                  .a_log = st_w(s, m->a_log).data,
+                  .dt_bias = st_w(s, m->dt_bias).data,
+                  .beta = beta->data,
+                  .g = g->data,
+                  .tokens = proj->dim[0],
+                  .stride = proj->stride[0],
+                  .heads = (int32_t)m->value_heads,
+                  .dtype = s->dtype};
     return a;
 }
 static gdn_rule rule_args(const gdn *m, st_step *s, const gdn_row *r, const st_tensor *mixed, const st_tensor *beta,
                           const st_tensor *g, const st_tensor *states)
 {
-    gdn_rule a = {.row = *r, .q = mixed->data, .k = st_cols(*mixed, key_width(m), 1).data,
-                  .v = st_cols(*mixed, 2 * key_width(m), 1).data, .beta = beta->data, .g = g->data, .states = states->data,
-                  .stride = mixed->stride[0], .gate_stride = beta->stride[0],
-                  .key_heads = (int32_t)m->key_heads, .value_heads = (int32_t)m->value_heads,
-                  .key_dim = (int32_t)m->key_dim, .value_dim = (int32_t)m->value_dim, .dtype = s->dtype};
+    gdn_rule a = {.row = *r,
+                  .q = mixed->data,
+                  .k = st_cols(*mixed, key_width(m), 1).data,
+                  .v = st_cols(*mixed, 2 * key_width(m), 1).data,
+                  .beta = beta->data,
+                  .g = g->data,
+                  .states = states->data,
+                  .stride = mixed->stride[0],
+                  .gate_stride = beta->stride[0],
+                  .key_heads = (int32_t)m->key_heads,
+                  .value_heads = (int32_t)m->value_heads,
+                  .key_dim = (int32_t)m->key_dim,
+                  .value_dim = (int32_t)m->value_dim,
+                  .dtype = s->dtype};
     return a;
 }
 /* out absent: only the states are wanted */
@@ -118,15 +163,23 @@ static void run_rule(const gdn *m, st_step *s, gdn_rule *a, const st_tensor *out
         a->out_stride = out->stride[0];
     }
     a->work = st_scratch(s, s->acc_dtype, gdn_lanes(a->row.n_segments, m->key_heads),
-                         gdn_rule_work(group_of(m), m->key_dim, m->value_dim)).data;
+                         gdn_rule_work(group_of(m), m->key_dim, m->value_dim))
+                  .data;
     ST_LAUNCH(s, "gdn_rule", ST_KERNELS(s, gdn_kernels)->rule(s->q, a));
     st_release(s, mark);
 }
 static gdn_norm norm_args(const gdn *m, st_step *s, const st_tensor *o, const st_tensor *proj)
 {
     const st_tensor z = st_cols(*proj, conv_width(m), value_width(m));
-    gdn_norm a = {.o = o->data, .z = z.data, .weight = st_w(s, m->norm).data, .tokens = o->dim[0], .o_stride = o->stride[0],
-                  .z_stride = z.stride[0], .heads = (int32_t)m->value_heads, .dim = (int32_t)m->value_dim, .dtype = s->dtype,
+    gdn_norm a = {.o = o->data,
+                  .z = z.data,
+                  .weight = st_w(s, m->norm).data,
+                  .tokens = o->dim[0],
+                  .o_stride = o->stride[0],
+                  .z_stride = z.stride[0],
+                  .heads = (int32_t)m->value_heads,
+                  .dim = (int32_t)m->value_dim,
+                  .dtype = s->dtype,
                   .eps = m->eps};
     return a;
 }
@@ -189,12 +242,19 @@ static void rule_backward(const gdn *m, st_step *s, const gdn_rule *f, const st_
                           const st_tensor *dbeta, const st_tensor *dg)
 {
     const size_t mark = st_mark(s);
-    gdn_rule_bwd a = {.f = *f, .dout = d_o->data, .dq = dmixed->data, .dk = st_cols(*dmixed, key_width(m), 1).data,
-                      .dv = st_cols(*dmixed, 2 * key_width(m), 1).data, .dbeta = dbeta->data, .dg = dg->data,
-                      .dstride = dmixed->stride[0], .dgate_stride = dbeta->stride[0]};
+    gdn_rule_bwd a = {.f = *f,
+                      .dout = d_o->data,
+                      .dq = dmixed->data,
+                      .dk = st_cols(*dmixed, key_width(m), 1).data,
+                      .dv = st_cols(*dmixed, 2 * key_width(m), 1).data,
+                      .dbeta = dbeta->data,
+                      .dg = dg->data,
+                      .dstride = dmixed->stride[0],
+                      .dgate_stride = dbeta->stride[0]};
     a.f.out_stride = d_o->stride[0];
     a.f.work = st_scratch(s, s->acc_dtype, gdn_lanes(f->row.n_segments, m->key_heads),
-                          gdn_rule_bwd_work(group_of(m), m->key_dim, m->value_dim)).data;
+                          gdn_rule_bwd_work(group_of(m), m->key_dim, m->value_dim))
+                   .data;
     ST_LAUNCH(s, "gdn_rule_bwd", ST_KERNELS(s, gdn_kernels)->rule_bwd(s->q, &a));
     st_release(s, mark);
 }
@@ -239,7 +299,8 @@ static int backward(const void *self, st_step *s, const st_tensor *x, const st_t
     st_tensor mixed = st_kept(s, CONV), states = st_kept(s, STATES), normed = st_kept(s, NORM_OUT);
     const st_tensor dproj = st_scratch(s, s->dtype, n, proj.dim[1]), d_o = st_scratch(s, s->dtype, n, v);
     const st_tensor dnormed = st_scratch(s, s->dtype, n, v), dmixed = st_scratch(s, s->dtype, n, conv_width(m));
-    const st_tensor dbeta = st_scratch(s, s->acc_dtype, n, m->value_heads), dg = st_scratch(s, s->acc_dtype, n, m->value_heads);
+    const st_tensor dbeta = st_scratch(s, s->acc_dtype, n, m->value_heads),
+                    dg = st_scratch(s, s->acc_dtype, n, m->value_heads);
 
     if (!normed.data) {
         normed = st_scratch(s, s->dtype, n, v);
@@ -265,7 +326,8 @@ static int backward(const void *self, st_step *s, const st_tensor *x, const st_t
 static int cost(const void *self, const st_env *e, const st_row_stats *r, st_cost *out)
 {
     const gdn *m = self;
-    const double qk = (double)key_width(m), v = (double)value_width(m), h = (double)m->value_heads, dv = (double)m->value_dim;
+    const double qk = (double)key_width(m), v = (double)value_width(m), h = (double)m->value_heads,
+                 dv = (double)m->value_dim;
     const double linear = (double)e->hidden * (2 * qk + 3 * v + 2 * h) + (double)m->conv_kernel * (2 * qk + v);
     out->megatron = 2 * r->tokens * (linear + 4 * h * dv * dv);
     out->exact = 2 * r->tokens * (linear + 3 * h * (double)m->key_dim * dv);
@@ -286,30 +348,50 @@ static const st_map maps[] = {
 };
 static const st_param params[] = {
     ST_INT(gdn, key_heads, "16", 1, 4096, "heads", ST_PF_FIXED, "heads of queries and keys"),
-    ST_INT(gdn, value_heads, "16", 1, 4096, "heads", ST_PF_FIXED, "heads of values; a multiple of key_heads, which they share"),
+    ST_INT(gdn, value_heads, "16", 1, 4096, "heads", ST_PF_FIXED,
+           "heads of values; a multiple of key_heads, which they share"),
     ST_INT(gdn, key_dim, "128", 1, 1024, "columns", ST_PF_FIXED, "size of one query or key head"),
     ST_INT(gdn, value_dim, "128", 1, 1024, "columns", ST_PF_FIXED, "size of one value head"),
     ST_INT(gdn, conv_kernel, "4", 1, GDN_MAX_TAPS, "tokens", ST_PF_FIXED, "width of the causal convolution"),
     ST_FLOAT(gdn, conv_init, "0", 0, 100, "", 0, "deviation of the first convolution weights; 0: as [init] says"),
-    ST_CHOICE(gdn, dt_init, "one", "one|softplus", 0, "first dt_bias: 1, or x with softplus(x) log-uniform in dt_min .. dt_max"),
+    ST_CHOICE(gdn, dt_init, "one", "one|softplus", 0,
+              "first dt_bias: 1, or x with softplus(x) log-uniform in dt_min .. dt_max"),
     ST_FLOAT(gdn, dt_min, "1e-3", 1e-9, 1e3, "", 0, "smallest first step size under dt_init = softplus"),
     ST_FLOAT(gdn, dt_max, "1e-1", 1e-9, 1e3, "", 0, "largest first step size under dt_init = softplus"),
 };
 static const st_layer_ops ops = {
-    .size = sizeof ops, .role = ST_ROLE_MIXER, .tokens = ST_GATHERED, .slots = slots, .n_slots = ST_COUNT(slots),
-    .maps = maps, .n_maps = ST_COUNT(maps), .configure = configure, .forward = forward, .backward = backward, .cost = cost,
+    .size = sizeof ops,
+    .role = ST_ROLE_MIXER,
+    .tokens = ST_GATHERED,
+    .slots = slots,
+    .n_slots = ST_COUNT(slots),
+    .maps = maps,
+    .n_maps = ST_COUNT(maps),
+    .configure = configure,
+    .forward = forward,
+    .backward = backward,
+    .cost = cost,
 };
 ST_EXPORT const st_plugin *st_plugin_v1(void);
 ST_EXPORT const st_plugin *st_plugin_v1(void)
 {
     static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_LAYER), .n_params = ST_COUNT(params), .self_size = sizeof(gdn),
-        .kernel_iface = GDN_IFACE, .kernel_size = sizeof(gdn_kernels), .caps = ST_CAP_TRAIN | ST_CAP_LINEAR_X,
-        .name = "gated_delta_net", .version = GDN_VERSION, .license = "Apache-2.0", .author = "The strata authors",
+        ST_PLUGIN_HEAD(ST_KIND_LAYER),
+        .n_params = ST_COUNT(params),
+        .self_size = sizeof(gdn),
+        .kernel_iface = GDN_IFACE,
+        .kernel_size = sizeof(gdn_kernels),
+        .caps = ST_CAP_TRAIN | ST_CAP_LINEAR_X,
+        .name = "gated_delta_net",
+        .version = GDN_VERSION,
+        .license = "Apache-2.0",
+        .author = "The strata authors",
         .summary = "gated delta net: linear attention with a decaying matrix state per head",
-        .description = "Causal convolution, gated delta rule in chunks of 64 tokens, gated norm. Segments of a packed row do not "
-                       "see each other. Defaults are the public sizes' and HuggingFace's initialisation.",
-        .params = params, .ops = &ops,
+        .description =
+            "Causal convolution, gated delta rule in chunks of 64 tokens, gated norm. Segments of a packed row do not "
+            "see each other. Defaults are the public sizes' and HuggingFace's initialisation.",
+        .params = params,
+        .ops = &ops,
     };
     return &plugin;
 }

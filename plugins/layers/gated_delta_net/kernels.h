@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gated_delta_net/kernels.h - the private kernel table of this folder's two plugins, gated_delta_net and delta_rule.
  *
- * All entries take plain pointers and sizes; `dtype` is the run's type, "acc" the type of statistics and gradients (on the CPU
- * the same). A stride counts elements from one token to the next. Weight gradients are added to; a NULL one is skipped.
- * `work` is scratch of the sizes given by the functions below, in elements of acc. */
+ * All entries take plain pointers and sizes; `dtype` is the run's type, "acc" the type of statistics and gradients (on
+ * the CPU the same). A stride counts elements from one token to the next. Weight gradients are added to; a NULL one is
+ * skipped. `work` is scratch of the sizes given by the functions below, in elements of acc. */
 #ifndef GDN_KERNELS_H
 #define GDN_KERNELS_H
 #include <strata/plugin.h>
 
 #define GDN_IFACE 1u
 #define GDN_VERSION "0.1.0"
-#define GDN_CHUNK 64     /* tokens of one chunk of the rule and of one work-list tile */
+#define GDN_CHUNK 64 /* tokens of one chunk of the rule and of one work-list tile */
 #define GDN_MAX_TAPS 8
-#define GDN_LANES 64     /* work areas of the rule: as many threads can walk segments at once */
+#define GDN_LANES 64 /* work areas of the rule: as many threads can walk segments at once */
 
-/* Segments and their tiles as the step gives them: borders i32 [segments + 1], tiles i32 [tiles, 3] = segment, begin, length. */
+/* Segments and their tiles as the step gives them: borders i32 [segments + 1], tiles i32 [tiles, 3] = segment, begin,
+ * length. */
 typedef struct gdn_row {
     const int32_t *segments, *tiles;
     int64_t n_segments, n_tiles, tokens;
@@ -28,28 +29,30 @@ typedef struct gdn_conv {
     int64_t in_stride, out_stride;
     int32_t channels, taps, dtype, pad;
     void *work;
-    const void *dout;              /* backward: reads in, weight, dout */
+    const void *dout; /* backward: reads in, weight, dout */
     void *din, *dweight;
     int64_t dout_stride, din_stride;
 } gdn_conv;
 
-/* beta = sigmoid(b), g = -exp(a_log) softplus(a + dt_bias). b, a of dtype with `stride`; beta, g acc (tokens, heads). */
+/* beta = sigmoid(b), g = -exp(a_log) softplus(a + dt_bias). b, a of dtype with `stride`; beta, g acc (tokens,
+ * heads). */
 typedef struct gdn_gate {
     const void *b, *a, *a_log, *dt_bias;
     void *beta, *g;
     int64_t tokens, stride;
     int32_t heads, dtype;
     void *work;
-    const void *dbeta, *dg;        /* backward: reads all of the above */
+    const void *dbeta, *dg; /* backward: reads all of the above */
     void *db, *da, *da_log, *ddt_bias;
     int64_t dstride;
 } gdn_gate;
 
-/* The gated delta rule over every segment, see rule_cpu.h. q, k (tokens, key_heads, key_dim), v (tokens, value_heads, value_dim)
- * share `stride`; q and k are l2-normed inside. states: acc (tiles, value_heads, key_dim, value_dim), the state before a tile;
- * written by the forward pass for all tiles that do not begin a segment (NULL: not written), read by the backward pass.
- * initial (optional): a segment starts from the state at initial + first token * initial_stride; final (optional): its last
- * state goes to final + last token * final_stride; both (value_heads, key_dim, value_dim). out NULL: only states are wanted. */
+/* The gated delta rule over every segment, see rule_cpu.h. q, k (tokens, key_heads, key_dim), v (tokens, value_heads,
+ * value_dim) share `stride`; q and k are l2-normed inside. states: acc (tiles, value_heads, key_dim, value_dim), the
+ * state before a tile; written by the forward pass for all tiles that do not begin a segment (NULL: not written), read
+ * by the backward pass. initial (optional): a segment starts from the state at initial + first token * initial_stride;
+ * final (optional): its last state goes to final + last token * final_stride; both (value_heads, key_dim, value_dim).
+ * out NULL: only states are wanted. */
 typedef struct gdn_rule {
     gdn_row row;
     const void *q, *k, *v, *beta, *g, *initial;
@@ -59,8 +62,8 @@ typedef struct gdn_rule {
     void *work;
 } gdn_rule;
 typedef struct gdn_rule_bwd {
-    gdn_rule f;                    /* as in the forward pass; out and final are not used */
-    const void *dout, *dfinal;     /* strides as out and final */
+    gdn_rule f;                /* as in the forward pass; out and final are not used */
+    const void *dout, *dfinal; /* strides as out and final */
     void *dq, *dk, *dv, *dbeta, *dg, *dinitial;
     int64_t dstride, dgate_stride; /* of dq, dk, dv; of dbeta, dg. dinitial: stride as initial */
 } gdn_rule_bwd;
@@ -73,7 +76,7 @@ typedef struct gdn_norm {
     int32_t heads, dim, dtype, pad;
     double eps;
     void *work;
-    const void *dy;                /* backward: reads o, z, weight, dy */
+    const void *dy; /* backward: reads o, z, weight, dy */
     void *d_o, *dz, *dweight;
     int64_t dy_stride, do_stride, dz_stride;
 } gdn_norm;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gated_delta_net/kernels_cpu.c - the CPU kernels of one instruction-set level, for float and double. The templates are plain C
- * over GCC vector types, so the same text serves SSE2, AVX2 and AVX-512. */
-#include <math.h>
-#include <string.h>
-#include <strata/cpu.h>
-#include "kernels.h"
+/* gated_delta_net/kernels_cpu.c - the CPU kernels of one instruction-set level, for float and double. The templates are
+ * plain C over GCC vector types, so the same text serves SSE2, AVX2 and AVX-512. */
 #include "kernels_cpu.h"
+#include "kernels.h"
+#include <math.h>
+#include <strata/cpu.h>
+#include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 8")
 #define CHANNEL_BLOCK 256
 #if ST_CPU_LEVEL >= 4
 #define VEC_BYTES 64
@@ -20,8 +21,13 @@
 #define MR 4
 #endif
 #define W ((int64_t)(VEC_BYTES / sizeof(REAL)))
-enum { PLAIN, SOLVE_LOWER, SOLVE_UPPER };    /* what `block` does beside its product */
-enum { FULL, A_LOWER, A_UPPER, C_LOWER };    /* `multiply`: A is zero above or below its diagonal; C is wanted on and below it */
+enum { PLAIN, SOLVE_LOWER, SOLVE_UPPER }; /* what `block` does beside its product */
+enum {
+    FULL,
+    A_LOWER,
+    A_UPPER,
+    C_LOWER
+}; /* `multiply`: A is zero above or below its diagonal; C is wanted on and below it */
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
@@ -53,8 +59,9 @@ enum { FULL, A_LOWER, A_UPPER, C_LOWER };    /* `multiply`: A is zero above or b
 #define EXP_LOWEST -708.0
 #define LN2_HIGH 6.93147180369123816490e-01
 #define LN2_LOW 1.90821492927058770002e-10
-#define EXP_TAYLOR 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, \
-    1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0
+#define EXP_TAYLOR \
+    1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, \
+        1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0
 #define ATANH_TERMS 17
 #include "template_cpu.h"
 

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gated_delta_net/module_cpu.c - kernel module: the table of the best level this machine runs. Built once for each plugin that
- * uses the kernels; GDN_PLUGIN names it. */
+/* gated_delta_net/module_cpu.c - kernel module: the table of the best level this machine runs. Built once for each
+ * plugin that uses the kernels; GDN_PLUGIN names it. */
+#include "kernels_cpu.h"
 #include <config.h>
 #include <strata/cpu.h>
-#include "kernels_cpu.h"
 
-#define MODULE(level) { \
-    ST_KERNEL_MAGIC, ST_ABI_MAJOR, ST_ABI_TARGET, (uint32_t)sizeof(st_kernels), GDN_IFACE, (uint32_t)sizeof(gdn_kernels), \
-    GDN_PLUGIN, "cpu", GDN_VERSION, "", "x86-64-v" #level, &gdn_table_level##level, NULL }
+#define MODULE(level) \
+    { \
+        ST_KERNEL_MAGIC, ST_ABI_MAJOR, ST_ABI_TARGET, (uint32_t)sizeof(st_kernels), GDN_IFACE, \
+            (uint32_t)sizeof(gdn_kernels), GDN_PLUGIN, "cpu", GDN_VERSION, "", "x86-64-v" #level, \
+            &gdn_table_level##level, NULL \
+    }
 
 ST_EXPORT const st_kernels *st_kernels_v1(void);
 ST_EXPORT const st_kernels *st_kernels_v1(void)

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gated_delta_net/norm_cpu.h - template: gated RMS norm y = w n silu(z), n = o rstd(o), one task per block of GDN_CHUNK tokens. */
+/* gated_delta_net/norm_cpu.h - template: gated RMS norm y = w n silu(z), n = o rstd(o), one task per block of GDN_CHUNK
+ * tokens. */
 
 INLINE REAL norm_rstd(const REAL *o, int64_t dim, double eps)
 {
     vec s = {0};
     int64_t c = 0;
-    for (; c + W <= dim; c += W) { vec x = load(o + c, W); s += x * x; }
-    if (c < dim) { vec x = load(o + c, dim - c); s += x * x; }
+    for (; c + W <= dim; c += W) {
+        vec x = load(o + c, W);
+        s += x * x;
+    }
+    if (c < dim) {
+        vec x = load(o + c, dim - c);
+        s += x * x;
+    }
     return 1 / SQRT(sum(s) / (REAL)dim + (REAL)eps);
 }
 INLINE void norm_columns(const REAL *o, const REAL *z, const REAL *w, REAL rstd, REAL *y, int64_t n)
@@ -35,8 +42,8 @@ static int norm(const st_queue *q, const gdn_norm *a)
 }
 
 /* First pass over a head: dz, the sum for dw, and dn (left in d_o) with its dot product with n. */
-INLINE vec norm_bwd_columns(const REAL *o, const REAL *z, const REAL *w, const REAL *dy, REAL rstd, REAL *dn, REAL *dz, REAL *dw,
-                            int64_t n)
+INLINE vec norm_bwd_columns(const REAL *o, const REAL *z, const REAL *w, const REAL *dy, REAL rstd, REAL *dn, REAL *dz,
+                            REAL *dw, int64_t n)
 {
     vec vz = load(z, n), rest, s = sigmoid(vz, &rest), gated = vz * s, vw = load(w, n), vy = load(dy, n);
     vec normed = load(o, n) * rstd, d = vy * vw * gated;
@@ -48,12 +55,14 @@ INLINE vec norm_bwd_columns(const REAL *o, const REAL *z, const REAL *w, const R
 static void norm_bwd_head(const gdn_norm *a, int64_t t, int64_t h, REAL *dw)
 {
     const REAL *o = (const REAL *)a->o + t * a->o_stride + h * a->dim, *w = a->weight;
-    const REAL *z = (const REAL *)a->z + t * a->z_stride + h * a->dim, *dy = (const REAL *)a->dy + t * a->dy_stride + h * a->dim;
+    const REAL *z = (const REAL *)a->z + t * a->z_stride + h * a->dim,
+               *dy = (const REAL *)a->dy + t * a->dy_stride + h * a->dim;
     REAL *d_o = (REAL *)a->d_o + t * a->do_stride + h * a->dim, *dz = (REAL *)a->dz + t * a->dz_stride + h * a->dim;
     REAL rstd = norm_rstd(o, a->dim, a->eps);
     vec dot = {0};
     int64_t c = 0;
-    for (; c + W <= a->dim; c += W) dot += norm_bwd_columns(o + c, z + c, w + c, dy + c, rstd, d_o + c, dz + c, dw + c, W);
+    for (; c + W <= a->dim; c += W)
+        dot += norm_bwd_columns(o + c, z + c, w + c, dy + c, rstd, d_o + c, dz + c, dw + c, W);
     if (c < a->dim) dot += norm_bwd_columns(o + c, z + c, w + c, dy + c, rstd, d_o + c, dz + c, dw + c, a->dim - c);
     REAL mean = sum(dot) / (REAL)a->dim * rstd; /* do = rstd (dn - n mean(dn n)) */
     for (c = 0; c + W <= a->dim; c += W) store(d_o + c, (load(d_o + c, W) - load(o + c, W) * mean) * rstd, W);

@@ -1,48 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gated_delta_net/rule_bwd_cpu.h - template: the gated delta rule in chunks, backward. Names as in rule_cpu.h.
  *
- * Chunks are walked from the last to the first, carrying dS', the gradient of the state after the chunk. With Y = V - diag(e) K S0:
+ * Chunks are walked from the last to the first, carrying dS', the gradient of the state after the chunk. With Y = V -
+ * diag(e) K S0:
  *     dDelta = P^T dO + diag(D_C) K dS',     dR = (I - L)^-T dDelta,     dV = diag(beta) dR
  *     X = dR Delta^T,   dP = dO Delta^T  (lower parts)
  *     dQ = (dP D) K + diag(e) dO S0^T
  *     dK = (A + A^T) K + (dP D)^T Q - diag(e beta) dR S0^T + diag(D_C) Delta dS'^T,   A_ij = -beta_i X_ij D_ij  (i > j)
  *     dbeta_i = dR_i . Y_i - sum_j X_ij D_ij k_i.k_j
  *     dS = e_C dS' + Q^T diag(e) dO - K^T diag(e beta) dR.
- * Every decay a_t multiplies D_ij for j < t <= i, e_i for i >= t and D_C,j for j < t. So the gradient at g_t is the sum over
- * i >= t of c_i = rows(Z)_i - columns(Z)_i + (terms of e_i) - (terms of D_C,i), Z_ij = dP_ij P_ij + X_ij L_ij below the diagonal,
- * and the last c also has all terms of D_C and e_C <S0, dS'>. */
+ * Every decay a_t multiplies D_ij for j < t <= i, e_i for i >= t and D_C,j for j < t. So the gradient at g_t is the sum
+ * over i >= t of c_i = rows(Z)_i - columns(Z)_i + (terms of e_i) - (terms of D_C,i), Z_ij = dP_ij P_ij + X_ij L_ij
+ * below the diagonal, and the last c also has all terms of D_C and e_C <S0, dS'>. */
 
 typedef struct lane_bwd {
     lane f;
-    REAL *y, *dout, *dr, *kds;      /* (C, value_dim) of one value head; f.delta keeps Delta                     */
-    REAL *deltat;                   /* (value_dim, C)                                                            */
-    REAL *dp, *x;                   /* (C, C) of one value head                                                  */
-    REAL *dpd, *da;                 /* (C, C) dP D and A, summed over the group                                  */
-    REAL *dq, *dk, *t0, *t1;        /* (C, key_dim): sums over the group; two temporaries                        */
-    REAL *s0, *s0t, *dst;           /* (key_dim, value_dim) S0; transposed S0 and dS'                            */
+    REAL *y, *dout, *dr, *kds; /* (C, value_dim) of one value head; f.delta keeps Delta                     */
+    REAL *deltat;              /* (value_dim, C)                                                            */
+    REAL *dp, *x;              /* (C, C) of one value head                                                  */
+    REAL *dpd, *da;            /* (C, C) dP D and A, summed over the group                                  */
+    REAL *dq, *dk, *t0, *t1;   /* (C, key_dim): sums over the group; two temporaries                        */
+    REAL *s0, *s0t, *dst;      /* (key_dim, value_dim) S0; transposed S0 and dS'                            */
     REAL c[GDN_CHUNK], dbeta[GDN_CHUNK];
-} lane_bwd;                         /* f.state: (group, key_dim, value_dim) dS' */
+} lane_bwd; /* f.state: (group, key_dim, value_dim) dS' */
 
 static void lane_bwd_init(lane_bwd *n, REAL *work, int64_t ldk, int64_t ldv, int64_t group)
 {
     const int64_t c = GDN_CHUNK;
     lane_init(&n->f, work, ldk, ldv);
     work = n->f.state + group * ldk * ldv;
-    n->y = work; work += c * ldv;
-    n->dout = work; work += c * ldv;
-    n->dr = work; work += c * ldv;
-    n->kds = work; work += c * ldv;
-    n->deltat = work; work += c * ldv;
-    n->dp = work; work += c * c;
-    n->x = work; work += c * c;
-    n->dpd = work; work += c * c;
-    n->da = work; work += c * c;
-    n->dq = work; work += c * ldk;
-    n->dk = work; work += c * ldk;
-    n->t0 = work; work += c * ldk;
-    n->t1 = work; work += c * ldk;
-    n->s0 = work; work += ldk * ldv;
-    n->s0t = work; work += ldk * ldv;
+    n->y = take(&work, c * ldv);
+    n->dout = take(&work, c * ldv);
+    n->dr = take(&work, c * ldv);
+    n->kds = take(&work, c * ldv);
+    n->deltat = take(&work, c * ldv);
+    n->dp = take(&work, c * c);
+    n->x = take(&work, c * c);
+    n->dpd = take(&work, c * c);
+    n->da = take(&work, c * c);
+    n->dq = take(&work, c * ldk);
+    n->dk = take(&work, c * ldk);
+    n->t0 = take(&work, c * ldk);
+    n->t1 = take(&work, c * ldk);
+    n->s0 = take(&work, ldk * ldv);
+    n->s0t = take(&work, ldk * ldv);
     n->dst = work;
 }
 
@@ -144,28 +145,36 @@ static void bwd_head_out(const walk *w, const gdn_rule_bwd *b, lane_bwd *n, int6
     const lane *f = &n->f;
     const int64_t ldv = w->ldv, dv = w->a->value_dim;
     REAL *to = (REAL *)b->dv + begin * b->dstride + head * dv, carry = 0;
-    REAL *dbeta = (REAL *)b->dbeta + begin * b->dgate_stride + head, *dg = (REAL *)b->dg + begin * b->dgate_stride + head;
+    REAL *dbeta = (REAL *)b->dbeta + begin * b->dgate_stride + head,
+         *dg = (REAL *)b->dg + begin * b->dgate_stride + head;
     for (int64_t t = length - 1; t >= 0; t--) {
         const REAL *dr = n->dr + t * ldv;
         dbeta[t * b->dgate_stride] = n->dbeta[t] + dot(dr, n->y + t * ldv, ldv);
         dg[t * b->dgate_stride] = carry += n->c[t];
-        for (int64_t c = 0; c < dv; c++) to[t * b->dstride + c] = f->beta[t] * dr[c];
+        int64_t c = 0;
+        for (; c + W <= dv; c += W) store(to + t * b->dstride + c, *(const vec *)(dr + c) * f->beta[t], W);
+        if (c < dv) store(to + t * b->dstride + c, *(const vec *)(dr + c) * f->beta[t], dv - c);
     }
 }
 /* Through the l2 norm, x^ = scale x: dx = scale (dx^ - x^ (x^ . dx^) / factor^2). */
-static void bwd_normalise(const REAL *normed, const REAL *scale, REAL factor, const REAL *d, int64_t length, int64_t ld, int64_t dim,
-                          REAL *to, int64_t stride)
+static void bwd_normalise(const REAL *normed, const REAL *scale, REAL factor, const REAL *d, int64_t length, int64_t ld,
+                          int64_t dim, REAL *to, int64_t stride)
 {
     for (int64_t t = 0; t < length; t++) {
         const REAL *x = normed + t * ld, *dx = d + t * ld, along = dot(x, dx, ld) / (factor * factor);
-        for (int64_t c = 0; c < dim; c++) to[t * stride + c] = scale[t] * (dx[c] - x[c] * along);
+        int64_t c = 0;
+        for (; c + W <= dim; c += W)
+            store(to + t * stride + c, (*(const vec *)(dx + c) - *(const vec *)(x + c) * along) * scale[t], W);
+        if (c < dim)
+            store(to + t * stride + c, (*(const vec *)(dx + c) - *(const vec *)(x + c) * along) * scale[t], dim - c);
     }
 }
 /* dq and dk of the group, once its (C, C) sums are complete. */
 static void bwd_keys(const walk *w, const gdn_rule_bwd *b, lane_bwd *n, int64_t begin, int64_t length)
 {
     const lane *f = &n->f;
-    const int64_t m = block_rows(length), c = GDN_CHUNK, ldk = w->ldk, dk = w->a->key_dim, at = begin * b->dstride + w->head * dk;
+    const int64_t m = block_rows(length), c = GDN_CHUNK, ldk = w->ldk, dk = w->a->key_dim,
+                  at = begin * b->dstride + w->head * dk;
     multiply(A_LOWER, 1, m, ldk, m, n->dpd, c, 1, f->k, ldk, n->dq, ldk);
     multiply(A_UPPER, 1, m, ldk, m, n->dpd, 1, c, f->q, ldk, n->dk, ldk);
     multiply(A_LOWER, 1, m, ldk, m, n->da, c, 1, f->k, ldk, n->dk, ldk);
@@ -194,7 +203,8 @@ static void bwd_head(const walk *w, const gdn_rule_bwd *b, lane_bwd *n, int64_t 
     chunk_gates(w, &n->f, begin, length, head);
     chunk_matrices(&n->f, length, 1);
     chunk_delta(w, &n->f, begin, length, head, s0, n->y);
-    memset(n->f.delta + block_rows(length) * w->ldv, 0, (size_t)((GDN_CHUNK - block_rows(length)) * w->ldv) * sizeof(REAL));
+    memset(n->f.delta + block_rows(length) * w->ldv, 0,
+           (size_t)((GDN_CHUNK - block_rows(length)) * w->ldv) * sizeof(REAL));
     bwd_solve(w, n, length, fresh ? NULL : ds);
     bwd_matrices(n, length, r > 0);
     if (s0) bwd_first_state(w, n, length);

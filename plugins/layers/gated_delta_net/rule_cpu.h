@@ -3,22 +3,25 @@
  *
  * For a value head with state S (key_dim, value_dim), normalised k and q, and decay a_t = e^g_t <= 1:
  *     S~ = a_t S,   delta_t = beta_t (v_t - S~^T k_t),   S = S~ + k_t delta_t^T,   o_t = S^T q_t.
- * A chunk of C = GDN_CHUNK tokens that begins with state S0 is, with D_ij = a_{j+1} .. a_i (i >= j, else 0) and e_i = a_1 .. a_i:
+ * A chunk of C = GDN_CHUNK tokens that begins with state S0 is, with D_ij = a_{j+1} .. a_i (i >= j, else 0) and e_i =
+ * a_1 .. a_i:
  *     Delta = (I - L)^-1 diag(beta) (V - diag(e) K S0),   L_ij = -beta_i D_ij k_i.k_j  (i > j)
  *     O = P Delta + diag(e) Q S0,   P_ij = D_ij q_i.k_j  (i >= j)
  *     S' = e_C S0 + K^T diag(D_C) Delta.
- * D and e are running products of factors <= 1: nothing overflows, however strong the decay, and no exponent is ever positive.
+ * D and e are running products of factors <= 1: nothing overflows, however strong the decay, and no exponent is ever
+ * positive.
  *
- * A task is one segment and one key head with the value heads that share it: k k^T and q k^T are then computed once, and the
- * gradients of q and k are summed over the group in the order of its heads. A task walks the segment's chunks. Lanes take tasks
- * off a counter; which lane takes which task changes no result, and few threads keep using few (warm) work areas. */
+ * A task is one segment and one key head with the value heads that share it: k k^T and q k^T are then computed once,
+ * and the gradients of q and k are summed over the group in the order of its heads. A task walks the segment's chunks.
+ * Lanes take tasks off a counter; which lane takes which task changes no result, and few threads keep using few (warm)
+ * work areas. */
 
 typedef struct lane {
-    REAL *k, *q, *kt;         /* (C, key_dim) normalised, q scaled too; k transposed (key_dim, C)       */
-    REAL *kk, *qk;            /* (C, C): k k^T and q k^T, lower parts                                    */
-    REAL *l, *p;              /* (C, C) of one value head                                                */
-    REAL *delta, *out, *ks;   /* (C, value_dim) of one value head                                        */
-    REAL *state;              /* (group, key_dim, value_dim) padded                                           */
+    REAL *k, *q, *kt;       /* (C, key_dim) normalised, q scaled too; k transposed (key_dim, C)       */
+    REAL *kk, *qk;          /* (C, C): k k^T and q k^T, lower parts                                    */
+    REAL *l, *p;            /* (C, C) of one value head                                                */
+    REAL *delta, *out, *ks; /* (C, value_dim) of one value head                                        */
+    REAL *state;            /* (group, key_dim, value_dim) padded                                           */
     REAL k_scale[GDN_CHUNK], q_scale[GDN_CHUNK]; /* what the raw rows were multiplied with               */
     REAL beta[GDN_CHUNK], step[GDN_CHUNK];       /* of one value head: beta, a                           */
     REAL decay[GDN_CHUNK], rest[GDN_CHUNK];      /* e, and D's last row: decay from a token to the end   */
@@ -32,33 +35,45 @@ typedef struct walk {
     int64_t ldk, ldv;                                /* padded key_dim, value_dim                     */
 } walk;
 
+INLINE REAL *take(REAL **work, int64_t n) /* the next n elements of a work area */
+{
+    *work += n;
+    return *work - n;
+}
 static void lane_init(lane *n, REAL *work, int64_t ldk, int64_t ldv)
 {
     const int64_t c = GDN_CHUNK;
-    n->k = work; work += c * ldk;
-    n->q = work; work += c * ldk;
-    n->kt = work; work += c * ldk;
-    n->kk = work; work += c * c;
-    n->qk = work; work += c * c;
-    n->l = work; work += c * c;
-    n->p = work; work += c * c;
-    n->delta = work; work += c * ldv;
-    n->out = work; work += c * ldv;
-    n->ks = work; work += c * ldv;
+    n->k = take(&work, c * ldk);
+    n->q = take(&work, c * ldk);
+    n->kt = take(&work, c * ldk);
+    n->kk = take(&work, c * c);
+    n->qk = take(&work, c * c);
+    n->l = take(&work, c * c);
+    n->p = take(&work, c * c);
+    n->delta = take(&work, c * ldv);
+    n->out = take(&work, c * ldv);
+    n->ks = take(&work, c * ldv);
     n->state = work;
 }
 /* Rows [0, rows) of a strided source into a padded square of `all` rows; everything else is zero. */
 static void copy_in(const REAL *from, int64_t stride, int64_t rows, int64_t columns, REAL *to, int64_t ld, int64_t all)
 {
+    const int64_t whole = columns / W * W;
     for (int64_t t = 0; t < rows; t++) {
-        memcpy(to + t * ld, from + t * stride, (size_t)columns * sizeof(REAL));
-        for (int64_t c = columns; c < ld; c++) to[t * ld + c] = 0;
+        int64_t c = 0;
+        for (; c < whole; c += W) *(vec *)(to + t * ld + c) = load(from + t * stride + c, W);
+        if (c < columns) *(vec *)(to + t * ld + c) = load(from + t * stride + c, columns - c), c += W;
+        for (; c < ld; c += W) *(vec *)(to + t * ld + c) = splat(0);
     }
-    memset(to + rows * ld, 0, (size_t)((all - rows) * ld) * sizeof(REAL));
+    for (int64_t c = rows * ld; c < all * ld; c += W) *(vec *)(to + c) = splat(0);
 }
 static void copy_out(const REAL *from, int64_t ld, int64_t rows, int64_t columns, REAL *to, int64_t stride)
 {
-    for (int64_t t = 0; t < rows; t++) memcpy(to + t * stride, from + t * ld, (size_t)columns * sizeof(REAL));
+    for (int64_t t = 0; t < rows; t++) {
+        int64_t c = 0;
+        for (; c + W <= columns; c += W) store(to + t * stride + c, *(const vec *)(from + t * ld + c), W);
+        if (c < columns) store(to + t * stride + c, *(const vec *)(from + t * ld + c), columns - c);
+    }
 }
 INLINE REAL dot(const REAL *a, const REAL *b, int64_t n) /* n a multiple of W, both aligned */
 {
@@ -119,8 +134,9 @@ static void chunk_gates(const walk *w, lane *n, int64_t begin, int64_t length, i
         n->decay[t] = e;
     }
 }
-/* L and, with_p, P of one value head, row by row; `d` is D's running row. Rows up to block_rows(length), of which those behind
- * the last token have beta = 0 and q = 0. Values too small to matter become 0, so that no denormal number slows the rest. */
+/* L and, with_p, P of one value head, row by row; `d` is D's running row. Rows up to block_rows(length), of which those
+ * behind the last token have beta = 0 and q = 0. Values too small to matter become 0, so that no denormal number slows
+ * the rest. */
 static void chunk_matrices(lane *n, int64_t length, int with_p)
 {
     const int64_t c = GDN_CHUNK;
@@ -140,11 +156,13 @@ static void chunk_matrices(lane *n, int64_t length, int with_p)
     }
 }
 /* Delta of one value head; y receives V - diag(e) K S0 when asked for. */
-static void chunk_delta(const walk *w, lane *n, int64_t begin, int64_t length, int64_t value_head, const REAL *s0, REAL *y)
+static void chunk_delta(const walk *w, lane *n, int64_t begin, int64_t length, int64_t value_head, const REAL *s0,
+                        REAL *y)
 {
     const gdn_rule *a = w->a;
     const int64_t m = block_rows(length), ldv = w->ldv;
-    copy_in((const REAL *)a->v + begin * a->stride + value_head * a->value_dim, a->stride, length, a->value_dim, n->delta, ldv, m);
+    copy_in((const REAL *)a->v + begin * a->stride + value_head * a->value_dim, a->stride, length, a->value_dim,
+            n->delta, ldv, m);
     if (s0) {
         multiply(FULL, 0, m, ldv, a->key_dim, n->k, w->ldk, 1, s0, ldv, n->ks, ldv);
         for (int64_t t = 0; t < length; t++) scale_add(-n->decay[t], n->ks + t * ldv, 1, n->delta + t * ldv, ldv);
@@ -162,7 +180,8 @@ static void chunk_out(const walk *w, lane *n, int64_t begin, int64_t length, int
         for (int64_t t = 0; t < m; t++) scale_row(n->decay[t], n->out + t * ldv, ldv);
     }
     multiply(A_LOWER, s0 != NULL, m, ldv, m, n->p, GDN_CHUNK, 1, n->delta, ldv, n->out, ldv);
-    copy_out(n->out, ldv, length, a->value_dim, (REAL *)a->out + begin * a->out_stride + value_head * a->value_dim, a->out_stride);
+    copy_out(n->out, ldv, length, a->value_dim, (REAL *)a->out + begin * a->out_stride + value_head * a->value_dim,
+             a->out_stride);
 }
 /* s = e_C s + K^T diag(D_C) Delta; Delta is used up. fresh: s is taken as 0. */
 static void chunk_state(const walk *w, lane *n, int64_t length, REAL *s, int fresh)
@@ -176,7 +195,8 @@ static void chunk_state(const walk *w, lane *n, int64_t length, REAL *s, int fre
 static void walk_init(walk *w, const gdn_rule *a, int64_t task)
 {
     const int32_t *tiles = a->row.tiles;
-    *w = (walk){.a = a, .segment = task / a->key_heads, .head = task % a->key_heads, .group = a->value_heads / a->key_heads};
+    *w = (walk){
+        .a = a, .segment = task / a->key_heads, .head = task % a->key_heads, .group = a->value_heads / a->key_heads};
     w->ldk = gdn_padded(a->key_dim);
     w->ldv = gdn_padded(a->value_dim);
     w->first = a->row.segments[w->segment];
@@ -192,7 +212,8 @@ INLINE REAL *stored_state(const walk *w, int64_t chunk, int64_t value_head) /* t
 INLINE const REAL *initial_state(const walk *w, int64_t value_head)
 {
     const gdn_rule *a = w->a;
-    return a->initial ? (const REAL *)a->initial + w->first * a->initial_stride + value_head * a->key_dim * a->value_dim : NULL;
+    return a->initial ? (const REAL *)a->initial + w->first * a->initial_stride + value_head * a->key_dim * a->value_dim
+                      : NULL;
 }
 
 static void rule_segment(const gdn_rule *a, lane *n, int64_t task)
@@ -217,13 +238,18 @@ static void rule_segment(const gdn_rule *a, lane *n, int64_t task)
             if (a->out) chunk_out(w, n, begin, length, head, fresh ? NULL : s);
             if (more || keep) chunk_state(w, n, length, s, fresh);
             if (keep)
-                copy_out(s, w->ldv, dk, dv, more ? stored_state(w, i + 1, head)
-                                                 : (REAL *)a->final + w->last * a->final_stride + head * dk * dv, dv);
+                copy_out(s, w->ldv, dk, dv,
+                         more ? stored_state(w, i + 1, head)
+                              : (REAL *)a->final + w->last * a->final_stride + head * dk * dv,
+                         dv);
         }
     }
 }
 
-typedef struct lanes { const void *a; int64_t tasks, next; } lanes;
+typedef struct lanes {
+    const void *a;
+    int64_t tasks, next;
+} lanes;
 
 static void rule_lane(void *arg, int64_t index)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gated_delta_net/template_cpu.h - all templates for one type. Every name they define gets the type's suffix, here, so that their
- * text stays free of it; the type's macros are taken back at the end. No include guard: kernels_cpu.c includes it once per type. */
+/* gated_delta_net/template_cpu.h - all templates for one type. Every name they define gets the type's suffix, here, so
+ * that their text stays free of it; the type's macros are taken back at the end. No include guard: kernels_cpu.c
+ * includes it once per type. */
 #define F(name) JOIN(name, SUFFIX)
 #define load F(load)
 #define store F(store)
@@ -20,8 +21,6 @@
 #define vec F(vec)
 #define uvec F(uvec)
 #define ivec F(ivec)
-#define conv_sum F(conv_sum)
-#define conv_taps F(conv_taps)
 #define conv_transpose F(conv_transpose)
 #define conv_columns F(conv_columns)
 #define conv_tile F(conv_tile)
@@ -42,6 +41,7 @@
 #define norm_bwd_head F(norm_bwd_head)
 #define norm_bwd_block F(norm_bwd_block)
 #define norm_bwd F(norm_bwd)
+#define take F(take)
 #define lane_init F(lane_init)
 #define copy_in F(copy_in)
 #define copy_out F(copy_out)
@@ -83,10 +83,12 @@
 #define lane_bwd F(lane_bwd)
 
 #include "math_cpu.h"
+
 #include "conv_cpu.h"
 #include "gate_cpu.h"
 #include "norm_cpu.h"
 #include "rule_cpu.h"
+
 #include "rule_bwd_cpu.h"
 
 #undef load
@@ -107,8 +109,6 @@
 #undef vec
 #undef uvec
 #undef ivec
-#undef conv_sum
-#undef conv_taps
 #undef conv_transpose
 #undef conv_columns
 #undef conv_tile
@@ -129,6 +129,7 @@
 #undef norm_bwd_head
 #undef norm_bwd_block
 #undef norm_bwd
+#undef take
 #undef lane_init
 #undef copy_in
 #undef copy_out

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gelu_mlp/gelu_mlp.c - the plain MLP: y = W_2 act(W_1 x + b_1) + b_2, with a choice of activations. The activation is an operation
- * of its own, not part of the first product: so a backward pass that computes it again gets the same bits. */
+/* gelu_mlp/gelu_mlp.c - the plain MLP: y = W_2 act(W_1 x + b_1) + b_2, with a choice of activations. The activation is
+ * an operation of its own, not part of the first product: so a backward pass that computes it again gets the same
+ * bits. */
 #include <strata/layer.h>
 
-typedef struct gelu_mlp { int64_t width; int32_t act, bias; st_wid fc1, fc1_bias, fc2, fc2_bias; } gelu_mlp;
+typedef struct gelu_mlp {
+    int64_t width;
+    int32_t act, bias;
+    st_wid fc1, fc1_bias, fc2, fc2_bias;
+} gelu_mlp;
 enum { BEFORE, AFTER };
 static const st_slot slots[] = {[BEFORE] = {"before", 0, 0}, [AFTER] = {"after", ST_DROP, 0}};
 
@@ -19,8 +24,8 @@ static int configure(void *self, st_env *e)
     m->fc2 = st_matrix(e, "fc2", e->hidden, m->width, ST_CUT_COLS);
     m->fc1_bias = m->fc2_bias = -1;
     if (m->bias) {
-        m->fc1_bias = st_declare(e, (st_weight){.name = "fc1_bias", .nd = 1, .dim = {m->width}, .cut = {ST_G_TENSOR},
-            .init = ST_INIT_ZERO});
+        m->fc1_bias = st_declare(
+            e, (st_weight){.name = "fc1_bias", .nd = 1, .dim = {m->width}, .cut = {ST_G_TENSOR}, .init = ST_INIT_ZERO});
         m->fc2_bias = st_declare(e, (st_weight){.name = "fc2_bias", .nd = 1, .dim = {e->hidden}, .init = ST_INIT_ZERO});
     }
     return e->status;
@@ -29,7 +34,8 @@ static int forward(const void *self, st_step *s, const st_tensor *x, const st_te
 {
     const gelu_mlp *m = self;
     const int64_t n = x->dim[0];
-    const st_tensor before = st_keep(s, BEFORE, s->dtype, n, m->width), after = st_keep(s, AFTER, s->dtype, n, m->width);
+    const st_tensor before = st_keep(s, BEFORE, s->dtype, n, m->width),
+                    after = st_keep(s, AFTER, s->dtype, n, m->width);
     st_linear_args fc1 = {.size = sizeof fc1, .w = m->fc1, .bias = m->fc1_bias, .x = x, .y = &before};
     st_linear_args fc2 = {.size = sizeof fc2, .w = m->fc2, .bias = m->fc2_bias, .x = &after, .y = y};
     s->api->linear(s, &fc1);
@@ -68,22 +74,40 @@ static const st_map maps[] = {
     {"hf", "fc2_bias", "mlp.linear_fc2.bias", 0, 0, ST_MAP_PLAIN, 0},
 };
 static const st_param params[] = {
-    ST_INT(gelu_mlp, width, NULL, 1, 1 << 24, "columns", ST_PF_REQUIRED | ST_PF_FIXED, "width between the two products"),
+    ST_INT(gelu_mlp, width, NULL, 1, 1 << 24, "columns", ST_PF_REQUIRED | ST_PF_FIXED,
+           "width between the two products"),
     ST_CHOICE(gelu_mlp, act, "gelu_tanh", "gelu_tanh|gelu_erf|silu|relu2", ST_PF_FIXED, "activation"),
     ST_BOOL(gelu_mlp, bias, "no", ST_PF_FIXED, "biases in both products"),
 };
 static const st_layer_ops ops = {
-    .size = sizeof ops, .role = ST_ROLE_CHANNEL, .tokens = ST_GATHERED, .slots = slots, .n_slots = ST_COUNT(slots),
-    .maps = maps, .n_maps = ST_COUNT(maps), .configure = configure, .forward = forward, .backward = backward, .cost = cost,
+    .size = sizeof ops,
+    .role = ST_ROLE_CHANNEL,
+    .tokens = ST_GATHERED,
+    .slots = slots,
+    .n_slots = ST_COUNT(slots),
+    .maps = maps,
+    .n_maps = ST_COUNT(maps),
+    .configure = configure,
+    .forward = forward,
+    .backward = backward,
+    .cost = cost,
 };
 ST_EXPORT const st_plugin *st_plugin_v1(void);
 ST_EXPORT const st_plugin *st_plugin_v1(void)
 {
     static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_LAYER), .n_params = ST_COUNT(params), .self_size = sizeof(gelu_mlp),
-        .caps = ST_CAP_TRAIN | ST_CAP_CONTEXT | ST_CAP_LINEAR_X, .name = "gelu_mlp", .version = "0.1.0", .license = "Apache-2.0",
-        .author = "The strata authors", .summary = "plain MLP: fc2(act(fc1))",
-        .description = "Per token, with optional biases; the vision blocks use it with gelu_tanh.", .params = params, .ops = &ops,
+        ST_PLUGIN_HEAD(ST_KIND_LAYER),
+        .n_params = ST_COUNT(params),
+        .self_size = sizeof(gelu_mlp),
+        .caps = ST_CAP_TRAIN | ST_CAP_CONTEXT | ST_CAP_LINEAR_X,
+        .name = "gelu_mlp",
+        .version = "0.1.0",
+        .license = "Apache-2.0",
+        .author = "The strata authors",
+        .summary = "plain MLP: fc2(act(fc1))",
+        .description = "Per token, with optional biases; the vision blocks use it with gelu_tanh.",
+        .params = params,
+        .ops = &ops,
     };
     return &plugin;
 }

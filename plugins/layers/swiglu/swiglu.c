@@ -2,7 +2,10 @@
 /* swiglu/swiglu.c - the gated MLP: y = W_down (silu(W_gate x) * W_up x). Gate and up are one product. */
 #include <strata/layer.h>
 
-typedef struct swiglu { int64_t width; st_wid gate_up, down; } swiglu;
+typedef struct swiglu {
+    int64_t width;
+    st_wid gate_up, down;
+} swiglu;
 enum { SEC_GATE, SEC_UP };
 enum { GATE_UP, PRODUCT };
 static const st_slot slots[] = {[GATE_UP] = {"gate_up", 0, 0}, [PRODUCT] = {"product", ST_DROP, 0}};
@@ -11,8 +14,14 @@ static int configure(void *self, st_env *e)
 {
     swiglu *m = self;
     const st_section sections[] = {{"gate", m->width, 1, 1, 0}, {"up", m->width, 1, 1, 0}};
-    m->gate_up = st_declare(e, (st_weight){.name = "gate_up", .flags = ST_W_BETA, .nd = 2, .dim = {2 * m->width, e->hidden},
-        .cut = {ST_G_TENSOR}, .n_sec = 2, .sec = sections, .init = ST_INIT_NORMAL});
+    m->gate_up = st_declare(e, (st_weight){.name = "gate_up",
+                                           .flags = ST_W_BETA,
+                                           .nd = 2,
+                                           .dim = {2 * m->width, e->hidden},
+                                           .cut = {ST_G_TENSOR},
+                                           .n_sec = 2,
+                                           .sec = sections,
+                                           .init = ST_INIT_NORMAL});
     m->down = st_matrix(e, "down", e->hidden, m->width, ST_CUT_COLS);
     return e->status;
 }
@@ -38,7 +47,8 @@ static int backward(const void *self, st_step *s, const st_tensor *x, const st_t
         ST_OP(s, glu, ST_ACT_SILU, &gate, &up, &product);
     }
     st_linear_bwd(s, m->down, &product, dy, &dproduct, 0);
-    ST_OP(s, glu_bwd, ST_ACT_SILU, &gate, &up, &dproduct, &gate, &up); /* in place: gate and up become their gradients */
+    ST_OP(s, glu_bwd, ST_ACT_SILU, &gate, &up, &dproduct, &gate,
+          &up); /* in place: gate and up become their gradients */
     return st_linear_bwd(s, m->gate_up, x, &both, dx, 0);
 }
 static int cost(const void *self, const st_env *e, const st_row_stats *r, st_cost *out)
@@ -58,17 +68,34 @@ static const st_param params[] = {
     ST_INT(swiglu, width, NULL, 1, 1 << 24, "columns", ST_PF_REQUIRED | ST_PF_FIXED, "width of gate and up"),
 };
 static const st_layer_ops ops = {
-    .size = sizeof ops, .role = ST_ROLE_CHANNEL, .tokens = ST_GATHERED, .slots = slots, .n_slots = ST_COUNT(slots),
-    .maps = maps, .n_maps = ST_COUNT(maps), .configure = configure, .forward = forward, .backward = backward, .cost = cost,
+    .size = sizeof ops,
+    .role = ST_ROLE_CHANNEL,
+    .tokens = ST_GATHERED,
+    .slots = slots,
+    .n_slots = ST_COUNT(slots),
+    .maps = maps,
+    .n_maps = ST_COUNT(maps),
+    .configure = configure,
+    .forward = forward,
+    .backward = backward,
+    .cost = cost,
 };
 ST_EXPORT const st_plugin *st_plugin_v1(void);
 ST_EXPORT const st_plugin *st_plugin_v1(void)
 {
     static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_LAYER), .n_params = ST_COUNT(params), .self_size = sizeof(swiglu),
-        .caps = ST_CAP_TRAIN | ST_CAP_CONTEXT | ST_CAP_LINEAR_X, .name = "swiglu", .version = "0.1.0", .license = "Apache-2.0",
-        .author = "The strata authors", .summary = "gated MLP: down(silu(gate) * up)",
-        .description = "Per token, without biases, as in Qwen3.5's dense blocks.", .params = params, .ops = &ops,
+        ST_PLUGIN_HEAD(ST_KIND_LAYER),
+        .n_params = ST_COUNT(params),
+        .self_size = sizeof(swiglu),
+        .caps = ST_CAP_TRAIN | ST_CAP_CONTEXT | ST_CAP_LINEAR_X,
+        .name = "swiglu",
+        .version = "0.1.0",
+        .license = "Apache-2.0",
+        .author = "The strata authors",
+        .summary = "gated MLP: down(silu(gate) * up)",
+        .description = "Per token, without biases, as in Qwen3.5's dense blocks.",
+        .params = params,
+        .ops = &ops,
     };
     return &plugin;
 }
