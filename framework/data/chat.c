@@ -13,8 +13,9 @@ static const st_param params[] = {
     ST_STR(st_chat, assistant_end, "<|im_end|>\\n", 0, "text behind an assistant turn; its first token is trained"),
     ST_STR(st_chat, think_begin, "<think>\\n", 0, "text that opens the think block"),
     ST_STR(st_chat, think_end, "\\n</think>\\n\\n", 0, "text that closes the think block"),
-    ST_CHOICE(st_chat, think, "empty", "none|empty|keep", 0,
-              "think block of assistant turns behind the last user turn: none, an empty one, or the sample's own reasoning"),
+    ST_CHOICE(
+        st_chat, think, "empty", "none|empty|keep", 0,
+        "think block of assistant turns behind the last user turn: none, an empty one, or the sample's own reasoning"),
     ST_STR(st_chat, system, NULL, 0, "system turn for samples that have none"),
     ST_STR(st_chat, prompt, NULL, 0, "text of user turns that have none, behind the picture"),
 };
@@ -45,7 +46,8 @@ static const char *unescape(st_arena *a, const char *text, int *column)
 }
 
 /* "<|name|>" is meant as a token: as plain text it would fall apart into pieces without a word. */
-static int check_tokens(st_spec *spec, const st_tokenizer *t, const st_value *v, const char *key, const char *text, st_diags *d)
+static int check_tokens(st_spec *spec, const st_tokenizer *t, const st_value *v, const char *key, const char *text,
+                        st_diags *d)
 {
     for (const char *p = text; (p = strstr(p, "<|")); p += 2) {
         const char *end = strstr(p, "|>");
@@ -54,7 +56,8 @@ static int check_tokens(st_spec *spec, const st_tokenizer *t, const st_value *v,
         memcpy(name, p, (size_t)(end + 2 - p));
         name[end + 2 - p] = 0;
         if (st_tokenizer_id(t, name) >= 0) continue;
-        const char *hint = v ? "use tokens that tokenizer.json has" : "the default is Qwen's layout: set this key to what your tokenizer uses";
+        const char *hint = v ? "use tokens that tokenizer.json has"
+                             : "the default is Qwen's layout: set this key to what your tokenizer uses";
         if (v) return st_spec_fail(spec, d, v, hint, "[chat] %s: the tokenizer has no token '%s'", key, name);
         return st_spec_fail_section(spec, d, st_spec_has(spec, "chat") ? "chat" : "tokenizer", hint,
                                     "[chat] %s: the tokenizer has no token '%s'", key, name);
@@ -73,7 +76,9 @@ int st_chat_bind(st_spec *spec, const st_tokenizer *t, st_chat *c, st_diags *d)
         if (params[i].type != ST_P_STRING || !*field) continue;
         const char *text = unescape(st_spec_arena(spec), *field, &column);
         if (text) rc = t ? check_tokens(spec, t, v, params[i].key, text, d) : ST_OK;
-        else rc = st_spec_fail(spec, d, v, "\\n \\t \\r \\s and \\\\ are known", "[chat] %s: unknown escape at character %d", params[i].key, column + 1);
+        else
+            rc = st_spec_fail(spec, d, v, "\\n \\t \\r \\s and \\\\ are known",
+                              "[chat] %s: unknown escape at character %d", params[i].key, column + 1);
         *field = text ? text : "";
         if (first == ST_OK) first = rc;
     }
@@ -86,7 +91,9 @@ int32_t st_chat_end_of_turn(const st_chat *c, const st_tokenizer *t)
     st_tokens k = {0};
     st_error e = {0};
     int32_t id = -1;
-    if (a && c->assistant_end && st_tokenizer_encode(t, c->assistant_end, strlen(c->assistant_end), 1, a, &k, &e) == ST_OK && k.n > 0) id = k.ids[0];
+    if (a && c->assistant_end &&
+        st_tokenizer_encode(t, c->assistant_end, strlen(c->assistant_end), 1, a, &k, &e) == ST_OK && k.n > 0)
+        id = k.ids[0];
     st_arena_destroy(a);
     return id;
 }
@@ -97,15 +104,12 @@ typedef struct builder {
     const st_tokenizer *t;
     const st_worker *w;
     st_laid *out;
-    st_buf pending;        /* layout text not yet tokenised                          */
+    st_buf pending; /* layout text not yet tokenised                          */
     int32_t room, runs_room, item, trained;
     uint8_t train_pending, train_first; /* all of it, or its first token, is a target */
 } builder;
 
-static int no_memory(const builder *b)
-{
-    return st_fail(b->w->error, ST_E_NOMEM, "no memory to lay out a sample");
-}
+static int no_memory(const builder *b) { return st_fail(b->w->error, ST_E_NOMEM, "no memory to lay out a sample"); }
 
 static void *grown(const builder *b, const void *old, size_t n, size_t room)
 {
@@ -183,9 +187,12 @@ static int sink_rows(void *ctx, const char *placeholder, const int32_t grid[3])
     st_laid *o = b->out;
     int32_t id = st_tokenizer_id(b->t, placeholder);
     int64_t n = (int64_t)grid[0] * grid[1] * grid[2];
-    if (id < 0) return st_fail(b->w->error, ST_E_CONFIG, "the tokenizer has no token '%s', which the encoder puts for a picture", placeholder);
+    if (id < 0)
+        return st_fail(b->w->error, ST_E_CONFIG,
+                       "the tokenizer has no token '%s', which the encoder puts for a picture", placeholder);
     if (grid[0] < 1 || grid[1] < 1 || grid[2] < 1 || n > INT32_MAX / 8)
-        return st_fail(b->w->error, ST_E_INTERNAL, "the encoder asks for %d x %d x %d placeholders", grid[0], grid[1], grid[2]);
+        return st_fail(b->w->error, ST_E_INTERNAL, "the encoder asks for %d x %d x %d placeholders", grid[0], grid[1],
+                       grid[2]);
     ST_TRY(flush(b));
     ST_TRY(reserve(b, n));
     if (o->n_runs == b->runs_room) {
@@ -206,21 +213,27 @@ static int add_media(builder *b, const st_chat_media *m)
     if (b->item >= m->n) return st_fail(b->w->error, ST_E_INTERNAL, "a picture that was not measured");
     int rc = m->ops->layout(m->self, b->w, &m->media[b->item], &m->plan[b->item], &sink);
     if (rc != ST_OK) return b->w->error->code ? rc : st_fail(b->w->error, rc, "the encoder cannot lay out a picture");
-    if (b->out->n_runs == before) return st_fail(b->w->error, ST_E_INTERNAL, "the encoder put no placeholder for a picture");
+    if (b->out->n_runs == before)
+        return st_fail(b->w->error, ST_E_INTERNAL, "the encoder put no placeholder for a picture");
     b->item++;
     return ST_OK;
 }
 
 /* ---- turns ---- */
 
-typedef struct frame { const char *begin, *end; bool assistant, user; } frame;
+typedef struct frame {
+    const char *begin, *end;
+    bool assistant, user;
+} frame;
 
 static int frame_of(const st_chat *c, const st_worker *w, const char *role, frame *out)
 {
     if (role && strcmp(role, "system") == 0) *out = (frame){c->system_begin, c->system_end, false, false};
     else if (role && strcmp(role, "user") == 0) *out = (frame){c->user_begin, c->user_end, false, true};
     else if (role && strcmp(role, "assistant") == 0) *out = (frame){c->assistant_begin, c->assistant_end, true, false};
-    else return st_fail(w->error, ST_E_DATA, "a turn of role '%.40s': system, user and assistant are known", role ? role : "");
+    else
+        return st_fail(w->error, ST_E_DATA, "a turn of role '%.40s': system, user and assistant are known",
+                       role ? role : "");
     return ST_OK;
 }
 
@@ -272,7 +285,8 @@ static int add_turns(builder *b, const st_chat *c, const st_sample *s, const st_
     int32_t last_user = -1;
     for (int32_t i = 0; i < s->n_turns; i++)
         if (s->turns[i].role && strcmp(s->turns[i].role, "user") == 0) last_user = i;
-    if (c->system && c->system[0] && (s->n_turns == 0 || !s->turns[0].role || strcmp(s->turns[0].role, "system") != 0)) {
+    if (c->system && c->system[0] &&
+        (s->n_turns == 0 || !s->turns[0].role || strcmp(s->turns[0].role, "system") != 0)) {
         ST_TRY(add_layout(b, c->system_begin));
         ST_TRY(add_layout(b, c->system));
         ST_TRY(add_layout(b, c->system_end));
@@ -291,13 +305,15 @@ static int take_ids(builder *b, const st_sample *s) /* ready tokens */
     return ST_OK;
 }
 
-static int find_answer(const st_worker *w, const st_sample *s, st_laid *o) /* for display: the text of the first trained turn */
+static int find_answer(const st_worker *w, const st_sample *s,
+                       st_laid *o) /* for display: the text of the first trained turn */
 {
     size_t n = 0;
     const st_turn *turn = NULL;
     for (int32_t i = 0; i < s->n_turns && !turn; i++)
         if (s->turns[i].train) turn = &s->turns[i];
-    for (int32_t i = 0; turn && i < turn->n_parts; i++) n += turn->parts[i].type == ST_PART_TEXT ? turn->parts[i].n_text : 0;
+    for (int32_t i = 0; turn && i < turn->n_parts; i++)
+        n += turn->parts[i].type == ST_PART_TEXT ? turn->parts[i].n_text : 0;
     char *text = st_arena_alloc(w->arena, n + 1);
     if (!text) return st_fail(w->error, ST_E_NOMEM, "no memory to lay out a sample");
     o->answer = text;
@@ -310,7 +326,8 @@ static int find_answer(const st_worker *w, const st_sample *s, st_laid *o) /* fo
     return ST_OK;
 }
 
-int st_chat_layout(const st_chat *c, const st_tokenizer *t, const st_worker *w, const st_sample *s, const st_chat_media *m, st_laid *out)
+int st_chat_layout(const st_chat *c, const st_tokenizer *t, const st_worker *w, const st_sample *s,
+                   const st_chat_media *m, st_laid *out)
 {
     builder b = {.t = t, .w = w, .out = out};
     memset(out, 0, sizeof *out);

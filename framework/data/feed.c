@@ -1,27 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/feed.c - see feed.h. One background thread at most; between st_feed_ahead and the next call it alone touches the queue
- * and the store, and every entry point waits for it first. */
-#include "config.h"
+/* data/feed.c - see feed.h. One background thread at most; between st_feed_ahead and the next call it alone touches
+ * the queue and the store, and every entry point waits for it first. */
 #include "data/feed.h"
+#include "config.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct slot { int64_t record; st_kept_sample *sample; int32_t kept; } slot; /* kept 1: owned by the store */
+typedef struct slot {
+    int64_t record;
+    st_kept_sample *sample;
+    int32_t kept;
+} slot; /* kept 1: owned by the store */
 
 struct st_feed {
     const st_preparer *preparer;
     st_feed_settings set;
-    uint64_t epoch; int64_t next;   /* the place: what peek gives                                    */
-    uint64_t order_epoch[2];        /* epoch + 1 of the permutations held; 0: none                   */
+    uint64_t epoch;
+    int64_t next;            /* the place: what peek gives                                    */
+    uint64_t order_epoch[2]; /* epoch + 1 of the permutations held; 0: none                   */
     int64_t *order[2];
-    st_kept_sample **store;         /* [count]; NULL: not kept                                       */
-    int64_t stored;                 /* bytes                                                         */
-    slot *queue; int32_t n, room;   /* samples at the place and behind it                            */
-    pthread_t thread; int32_t has_thread;
-    pthread_mutex_t lock; pthread_cond_t wake, idle;
-    int32_t asked, stop;            /* asked > 0: the thread is at work on so many                   */
+    st_kept_sample **store; /* [count]; NULL: not kept                                       */
+    int64_t stored;         /* bytes                                                         */
+    slot *queue;
+    int32_t n, room; /* samples at the place and behind it                            */
+    pthread_t thread;
+    int32_t has_thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake, idle;
+    int32_t asked, stop; /* asked > 0: the thread is at work on so many                   */
 };
 
 /* ---- order ---- */
@@ -48,7 +56,10 @@ static int64_t record_at(st_feed *f, int32_t ahead)
 
 /* ---- preparing ---- */
 
-typedef struct batch { st_feed *feed; int32_t *job; } batch; /* slots of the queue that have no sample yet */
+typedef struct batch {
+    st_feed *feed;
+    int32_t *job;
+} batch; /* slots of the queue that have no sample yet */
 
 static void prepare_one(void *arg, int64_t i)
 {
@@ -57,10 +68,7 @@ static void prepare_one(void *arg, int64_t i)
     s->sample = st_prepare_kept(b->feed->preparer, s->record);
 }
 
-static bool keepable(const st_kept_sample *s)
-{
-    return s->code == ST_OK || s->code == ST_E_DATA;
-}
+static bool keepable(const st_kept_sample *s) { return s->code == ST_OK || s->code == ST_E_DATA; }
 
 /* Kept as long as there is room; what is kept stays, since every epoch asks for every record once. */
 static void keep(st_feed *f, slot *s)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/fill.c - samples of a loader into the rows of a step: next fit, in order. A sample that does not fit beside what a row
- * holds begins the next row, or waits for the next step. */
+/* data/fill.c - samples of a loader into the rows of a step: next fit, in order. A sample that does not fit beside
+ * what a row holds begins the next row, or waits for the next step. */
 #include "data/loader_priv.h"
 
 #include <stdlib.h>
@@ -28,8 +28,8 @@ static int set_aside(st_loader *l, int64_t record, const st_error *why, st_error
     l->told[record] = 1;
     if (counts(l)) l->bad++;
     if (l->bad <= l->keys.max_bad) return ST_OK;
-    st_fail(e, ST_E_DATA, "%s: %lld samples set aside, [data] max_bad = %lld; the last: %s", l->section, (long long)l->bad,
-            (long long)l->keys.max_bad, why->message);
+    st_fail(e, ST_E_DATA, "%s: %lld samples set aside, [data] max_bad = %lld; the last: %s", l->section,
+            (long long)l->bad, (long long)l->keys.max_bad, why->message);
     return ST_E_DATA;
 }
 
@@ -43,7 +43,8 @@ static bool same_grids(const st_prepared *a, const st_prepared *b)
     return true;
 }
 
-/* The next record, in the data's own order, with the same grids lends its pictures; when there is none the sample keeps its own. */
+/* The next record, in the data's own order, with the same grids lends its pictures; when there is none the sample
+ * keeps its own. */
 static void permute(st_loader *l, int64_t record, st_prepared *p, st_kept_sample **owned)
 {
     *owned = NULL;
@@ -108,17 +109,21 @@ static int finish(st_loader *l, st_packed_row *row, st_error *e)
     return rc;
 }
 
-static int fill_rows(st_loader *l, st_packed_row *const *rows, int32_t n, int32_t most, int32_t *used, int *end, st_error *e)
+static int fill_rows(st_loader *l, st_packed_row *const *rows, int32_t n, int32_t most, int32_t *used, int *end,
+                     st_error *e)
 {
     int64_t useless = 0;
-    int32_t hint = l->last_used ? l->last_used : most > 0 && most < 256 ? most : 2 * st_threads_count(l->context.base->threads);
+    int32_t hint = l->last_used             ? l->last_used
+                   : most > 0 && most < 256 ? most
+                                            : 2 * st_threads_count(l->context.base->threads);
     for (int32_t r = 0; r < n && !*end && (most == 0 || *used < most);) {
         int taken, full;
         ST_TRY(take_one(l, rows[r], hint, &taken, &full, end, e));
         if (full) r++;
         *used += taken;
         useless = taken || full || *end ? 0 : useless + 1;
-        if (useless > l->count) return st_fail(e, ST_E_DATA, "%s: none of its %lld records can be used", l->section, (long long)l->count);
+        if (useless > l->count)
+            return st_fail(e, ST_E_DATA, "%s: none of its %lld records can be used", l->section, (long long)l->count);
     }
     return ST_OK;
 }
@@ -146,10 +151,7 @@ void st_loader_rewind(st_loader *l)
     l->seen = l->bad = 0;
 }
 
-void st_loader_permute_media(st_loader *l, int on)
-{
-    l->permute = on;
-}
+void st_loader_permute_media(st_loader *l, int on) { l->permute = on; }
 
 void st_loader_save(const st_loader *l, st_loader_state *out)
 {
@@ -161,15 +163,16 @@ void st_loader_save(const st_loader *l, st_loader_state *out)
 int st_loader_restore(st_loader *l, const st_loader_state *s, st_error *e)
 {
     if (s->next < 0 || s->next > l->count || (l->shuffle && s->next == l->count) || s->seen < 0 || s->bad < 0)
-        return st_fail(e, ST_E_CONFIG, "%s: the saved place is record %lld of %lld: the data set has changed", l->section, (long long)s->next,
-                       (long long)l->count);
+        return st_fail(e, ST_E_CONFIG, "%s: the saved place is record %lld of %lld: the data set has changed",
+                       l->section, (long long)s->next, (long long)l->count);
     st_feed_go(l->feed, s->epoch, s->next);
     l->seen = s->seen;
     l->bad = s->bad;
     return ST_OK;
 }
 
-int st_loader_sample(st_loader *l, int64_t index, int prompt, st_arena *arena, st_prepared *out, const char **text, st_error *e)
+int st_loader_sample(st_loader *l, int64_t index, int prompt, st_arena *arena, st_prepared *out, const char **text,
+                     st_error *e)
 {
     if (index < 0 || index >= l->count)
         return st_fail(e, ST_E_NOTFOUND, "%s: record %lld of %lld", l->section, (long long)index, (long long)l->count);

@@ -12,8 +12,8 @@ uint8_t *st_image_memory(st_image_job *job, uint32_t width, uint32_t height, int
         return NULL;
     }
     if (width > INT32_MAX || height > INT32_MAX || pixels > job->rules->max_pixels) {
-        st_fail(job->error, ST_E_DATA, "%s picture of %u x %u pixels: more than the %lld allowed", format, width, height,
-                (long long)job->rules->max_pixels);
+        st_fail(job->error, ST_E_DATA, "%s picture of %u x %u pixels: more than the %lld allowed", format, width,
+                height, (long long)job->rules->max_pixels);
         return NULL;
     }
     uint8_t *memory = st_arena_alloc(job->arena, (size_t)pixels * (size_t)channels);
@@ -23,7 +23,8 @@ uint8_t *st_image_memory(st_image_job *job, uint32_t width, uint32_t height, int
     return memory;
 }
 
-/* EXIF: 2 mirrored, 3 turned by 180, 4 flipped, 5 transposed, 6 to be turned right, 7 transversed, 8 to be turned left. */
+/* EXIF: 2 mirrored, 3 turned by 180, 4 flipped, 5 transposed, 6 to be turned right, 7 transversed, 8 to be turned
+ * left. */
 static int orient(st_image_job *job)
 {
     int32_t o = job->orientation, w = job->image.width, h = job->image.height;
@@ -62,14 +63,16 @@ static const char *other_format(const st_image_job *job) /* known by name, not r
     return NULL;
 }
 
-int st_image_decode(const void *data, size_t n, const st_image_rules *rules, st_arena *arena, st_image *out, st_error *error)
+int st_image_decode(const void *data, size_t n, const st_image_rules *rules, st_arena *arena, st_image *out,
+                    st_error *error)
 {
     st_image_job job = {.data = data, .n = n, .rules = rules, .arena = arena, .error = error, .orientation = 1};
     const char *other;
     if (n == 0) return st_fail(error, ST_E_DATA, "the picture's file is empty");
     if (begins(&job, 0, "\x89PNG\r\n\x1A\n", 8)) ST_TRY(st_png_decode(&job));
     else if (begins(&job, 0, "\xFF\xD8\xFF", 3)) ST_TRY(st_jpeg_decode(&job));
-    else if ((other = other_format(&job))) return st_fail(error, ST_E_DATA, "a %s picture: only PNG and JPEG are read", other);
+    else if ((other = other_format(&job)))
+        return st_fail(error, ST_E_DATA, "a %s picture: only PNG and JPEG are read", other);
     else return st_fail(error, ST_E_DATA, "not a picture: begins with byte 0x%02X, neither PNG nor JPEG", job.data[0]);
     ST_TRY(orient(&job));
     *out = job.image;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/image_exif.c - the orientation tag of an EXIF block; a damaged block counts as none, nothing outside it is read. */
+/* data/image_exif.c - the orientation tag of an EXIF block; a damaged block counts as none, nothing outside it is
+ * read. */
 #include "data/image_priv.h"
 
 #include <string.h>
@@ -25,7 +26,9 @@ int32_t st_exif_orientation(const uint8_t *tiff, size_t n)
         const uint8_t *e = tiff + at;
         if (number(e, 2, little) != TAG) continue;
         uint32_t value = number(e + 8, 2, little);
-        return number(e + 2, 2, little) == SHORT && number(e + 4, 4, little) == 1 && value >= 1 && value <= 8 ? (int32_t)value : 1;
+        return number(e + 2, 2, little) == SHORT && number(e + 4, 4, little) == 1 && value >= 1 && value <= 8
+                   ? (int32_t)value
+                   : 1;
     }
     return 1;
 }

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/image_jpeg.c - JPEG through libjpeg. Its errors jump back to read_all(); a warning that means lost data refuses the
- * picture, because the library would fill the rest with gray. */
+/* data/image_jpeg.c - JPEG through libjpeg. Its errors jump back to read_all(); a warning that means lost data
+ * refuses the picture, because the library would fill the rest with gray. */
 #include <stdio.h>
 
 #include "data/image_priv.h"
 
 #include <jpeglib.h>
+
 #include <jerror.h>
 #include <setjmp.h>
 #include <string.h>
 
-enum { MOST_SCANS = 500 }; /* a progressive file of a few kilobytes can ask for thousands of passes over a large picture */
+enum {
+    MOST_SCANS = 500
+}; /* a progressive file of a few kilobytes can ask for thousands of passes over a large picture */
 
 typedef struct reader {
     struct jpeg_decompress_struct j;
@@ -18,7 +21,7 @@ typedef struct reader {
     struct jpeg_progress_mgr progress;
     st_image_job *job;
     jmp_buf back;
-    uint8_t *pixels;     /* [height, width, components] */
+    uint8_t *pixels; /* [height, width, components] */
     char why[JMSG_LENGTH_MAX];
 } reader;
 
@@ -36,9 +39,7 @@ static void on_message(j_common_ptr c, int level)
     give_up(c);
 }
 
-static void on_text(j_common_ptr c) /* would print */
-{
-}
+static void on_text(j_common_ptr c) /* would print */ {}
 
 static void on_progress(j_common_ptr c)
 {
@@ -69,7 +70,8 @@ static int read_all(reader *r)
     jpeg_read_header(j, TRUE);
     if (j->arith_code) return st_fail(r->job->error, ST_E_DATA, "a JPEG picture with arithmetic coding: not supported");
     if (j->num_components != 1 && j->num_components != 3 && j->num_components != 4)
-        return st_fail(r->job->error, ST_E_DATA, "a JPEG picture with %d components: 1, 3 and 4 are read", j->num_components);
+        return st_fail(r->job->error, ST_E_DATA, "a JPEG picture with %d components: 1, 3 and 4 are read",
+                       j->num_components);
     r->job->orientation = orientation_of(r);
     j->out_color_space = j->num_components == 1 ? JCS_GRAYSCALE : j->num_components == 3 ? JCS_RGB : JCS_CMYK;
     int32_t room = j->num_components == 4 ? 4 : 3;

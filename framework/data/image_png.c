@@ -7,11 +7,12 @@
 
 typedef struct reader {
     st_image_job *job;
-    size_t at;            /* next byte of the file                                    */
-    png_structp png; png_infop info, end;
-    uint8_t *pixels;      /* [height, width, channels]                                */
+    size_t at; /* next byte of the file                                    */
+    png_structp png;
+    png_infop info, end;
+    uint8_t *pixels; /* [height, width, channels]                                */
     png_bytep *rows;
-    int32_t channels;     /* 3 or 4                                                   */
+    int32_t channels; /* 3 or 4                                                   */
     char why[160];
 } reader;
 
@@ -22,9 +23,7 @@ static void on_error(png_structp png, png_const_charp text)
     png_longjmp(png, 1);
 }
 
-static void on_warning(png_structp png, png_const_charp text) /* only ancillary chunks and benign oddities warn */
-{
-}
+static void on_warning(png_structp png, png_const_charp text) /* only ancillary chunks and benign oddities warn */ {}
 
 static void on_read(png_structp png, png_bytep to, png_size_t n)
 {
@@ -64,10 +63,12 @@ static int read_all(reader *r)
     uint32_t width = png_get_image_width(r->png, r->info), height = png_get_image_height(r->png, r->info);
     int type = png_get_color_type(r->png, r->info);
     bool alpha = (type & PNG_COLOR_MASK_ALPHA) || png_get_valid(r->png, r->info, PNG_INFO_tRNS);
-    r->pixels = st_image_memory(r->job, width, height, alpha ? 4 : 3, "PNG"); /* limits first: the next call takes memory */
+    r->pixels =
+        st_image_memory(r->job, width, height, alpha ? 4 : 3, "PNG"); /* limits first: the next call takes memory */
     if (!r->pixels) return r->job->error->code;
     set_transforms(r);
-    if (png_get_rowbytes(r->png, r->info) != (size_t)width * (size_t)r->channels) png_error(r->png, "an unknown colour layout");
+    if (png_get_rowbytes(r->png, r->info) != (size_t)width * (size_t)r->channels)
+        png_error(r->png, "an unknown colour layout");
     r->rows = st_arena_alloc(r->job->arena, sizeof *r->rows * height);
     if (!r->rows) return st_fail(r->job->error, ST_E_NOMEM, "no memory for a picture of %u x %u pixels", width, height);
     for (uint32_t y = 0; y < height; y++) r->rows[y] = r->pixels + (size_t)y * width * (size_t)r->channels;

@@ -5,12 +5,13 @@
 #include "data/image.h"
 
 typedef struct st_image_job { /* one decode */
-    const uint8_t *data; size_t n;
+    const uint8_t *data;
+    size_t n;
     const st_image_rules *rules;
     st_arena *arena;
     st_error *error;
-    st_image image;           /* as stored, before orientation        */
-    int32_t orientation;      /* EXIF 1..8                            */
+    st_image image;      /* as stored, before orientation        */
+    int32_t orientation; /* EXIF 1..8                            */
 } st_image_job;
 
 int st_png_decode(st_image_job *);

@@ -5,20 +5,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct tokenizer_keys { const char *path; } tokenizer_keys;
-typedef struct split_keys { const char *split; int64_t limit; } split_keys;
+typedef struct tokenizer_keys {
+    const char *path;
+} tokenizer_keys;
+typedef struct split_keys {
+    const char *split;
+    int64_t limit;
+} split_keys;
 
 static const st_param tokenizer_params[] = {
-    ST_PARAM(tokenizer_keys, path, ST_P_PATH, NULL, 0, 0, "", NULL, 0, "tokenizer.json, byte-level BPE; only data of ready token ids can do without"),
+    ST_PARAM(tokenizer_keys, path, ST_P_PATH, NULL, 0, 0, "", NULL, 0,
+             "tokenizer.json, byte-level BPE; only data of ready token ids can do without"),
 };
 static const st_param data_params[] = {
-    ST_CHOICE(st_data_keys, on_bad, "skip", "stop|skip", 0, "a sample that cannot be used: end the run, or set it aside, name it and count it"),
+    ST_CHOICE(st_data_keys, on_bad, "skip", "stop|skip", 0,
+              "a sample that cannot be used: end the run, or set it aside, name it and count it"),
     ST_INT(st_data_keys, max_bad, "100", 0, 1e15, "samples", 0, "with skip: more of them than this end the run"),
-    ST_INT(st_data_keys, workers, "0", 0, 1024, "threads", 0, "threads that prepare samples; 0: the host's. Results do not depend on it"),
-    ST_BOOL(st_data_keys, prefetch, "yes", 0, "prepare the next step while the model runs. Results do not depend on it"),
-    ST_PARAM(st_data_keys, cache, ST_P_SIZE, "512MiB", 0, 1e15, "bytes", NULL, 0, "prepared samples kept in memory over epochs"),
-    ST_CHOICE(st_data_keys, alpha, "white", "drop|white", 0, "transparent pixels: drop shows what lies under them, white lays them on white"),
-    ST_INT(st_data_keys, max_image_pixels, "100000000", 1, 1e12, "pixels", 0, "larger pictures are unusable, told from the header"),
+    ST_INT(st_data_keys, workers, "0", 0, 1024, "threads", 0,
+           "threads that prepare samples; 0: the host's. Results do not depend on it"),
+    ST_BOOL(st_data_keys, prefetch, "yes", 0,
+            "prepare the next step while the model runs. Results do not depend on it"),
+    ST_PARAM(st_data_keys, cache, ST_P_SIZE, "512MiB", 0, 1e15, "bytes", NULL, 0,
+             "prepared samples kept in memory over epochs"),
+    ST_CHOICE(st_data_keys, alpha, "white", "drop|white", 0,
+              "transparent pixels: drop shows what lies under them, white lays them on white"),
+    ST_INT(st_data_keys, max_image_pixels, "100000000", 1, 1e12, "pixels", 0,
+           "larger pictures are unusable, told from the header"),
 };
 static const st_param split_params[] = {
     ST_STR(split_keys, split, NULL, 0, "name of the part of the data; default: the section's name behind the dot"),
@@ -66,7 +78,8 @@ static int check_placeholder(st_loader *l, st_diags *d)
     int rc = st_chat_check_media(l->tokenizer, &w, &l->preparer.encoder, l->preparer.encoder_self);
     st_arena_destroy(a);
     if (rc == ST_OK) return ST_OK;
-    return st_spec_fail_section(l->context.spec, d, "encoder", e.hint[0] ? e.hint : "its tokens must be in tokenizer.json", "[encoder] %s", e.message);
+    return st_spec_fail_section(l->context.spec, d, "encoder",
+                                e.hint[0] ? e.hint : "its tokens must be in tokenizer.json", "[encoder] %s", e.message);
 }
 
 static void take_plugins(st_loader *l)
@@ -93,7 +106,8 @@ static int bind_shared(st_loader *l, st_diags *d)
     rc[3] = check_placeholder(l, d);
     l->preparer.tokenizer = l->tokenizer;
     l->preparer.image = (st_image_rules){l->keys.alpha, l->keys.max_image_pixels};
-    for (int i = 0; i < 4; i++) if (rc[i] != ST_OK) return rc[i];
+    for (int i = 0; i < 4; i++)
+        if (rc[i] != ST_OK) return rc[i];
     return ST_OK;
 }
 
@@ -102,7 +116,9 @@ static bool is_known(const st_diags *d, const st_diag *x)
 {
     for (int32_t i = 0; i < d->n; i++) {
         const st_error *a = &d->item[i].error, *b = &x->error;
-        if (a->line == b->line && a->column == b->column && strcmp(a->file, b->file) == 0 && strcmp(a->message, b->message) == 0) return true;
+        if (a->line == b->line && a->column == b->column && strcmp(a->file, b->file) == 0 &&
+            strcmp(a->message, b->message) == 0)
+            return true;
     }
     return false;
 }
@@ -113,7 +129,8 @@ static int bind_shared_once(st_loader *l, st_diags *d)
     if (!own) return bind_shared(l, d);
     int rc = bind_shared(l, own);
     for (int32_t i = 0; i < own->n; i++)
-        if (!is_known(d, &own->item[i])) st_diags_add(d, &own->item[i].error, own->item[i].line_text, own->item[i].warning);
+        if (!is_known(d, &own->item[i]))
+            st_diags_add(d, &own->item[i].error, own->item[i].line_text, own->item[i].warning);
     free(own);
     return rc;
 }
@@ -129,11 +146,12 @@ static int open_dataset(st_loader *l, const char *split, st_diags *d)
     st_ops_copy(plugin, ops, sizeof *ops);
     l->preparer.dataset_self = l->instance.self;
     if ((plugin->caps & ST_CAP_STREAM) || !ops->get || !ops->count)
-        return st_spec_fail_section(l->context.spec, d, l->section, "use a data set with records", "[%s] the data set '%s' is a stream: not offered",
-                                    l->section, plugin->name);
+        return st_spec_fail_section(l->context.spec, d, l->section, "use a data set with records",
+                                    "[%s] the data set '%s' is a stream: not offered", l->section, plugin->name);
     int rc = ops->open ? ops->open(l->instance.self, &w, split) : ST_OK;
-    if (rc != ST_OK) return st_spec_fail_section(l->context.spec, d, l->section, e.hint, "[%s] %s%s%s", l->section, e.file, e.file[0] ? ": " : "",
-                                                 e.code ? e.message : "the data set cannot be opened");
+    if (rc != ST_OK)
+        return st_spec_fail_section(l->context.spec, d, l->section, e.hint, "[%s] %s%s%s", l->section, e.file,
+                                    e.file[0] ? ": " : "", e.code ? e.message : "the data set cannot be opened");
     l->opened = 1;
     l->count = ops->count(l->instance.self);
     return ST_OK;
@@ -163,7 +181,8 @@ static int open_feed(st_loader *l, int shuffle, st_diags *d)
     uint64_t seed = st_hash64(l->section, strlen(l->section), l->context.seed);
     if (l->keys.workers > 0 && !(l->threads = st_threads_create((int)l->keys.workers)))
         return st_diags_add(d, &(st_error){.code = ST_E_NOMEM, .message = "no memory for data threads"}, NULL, false);
-    st_feed_settings set = {seed, l->count, l->keys.cache, shuffle, l->keys.prefetch, l->threads ? l->threads : l->context.base->threads};
+    st_feed_settings set = {seed,    l->count,         l->keys.cache,
+                            shuffle, l->keys.prefetch, l->threads ? l->threads : l->context.base->threads};
     l->told = calloc((size_t)l->count, 1);
     if (l->told && st_feed_open(&l->preparer, &set, &l->feed, &e) == ST_OK) return ST_OK;
     if (!l->told) st_fail(&e, ST_E_NOMEM, "no memory for a list of %lld records", (long long)l->count);
@@ -174,11 +193,13 @@ static int open_records(st_loader *l, int shuffle, st_diags *d)
 {
     split_keys k = {0};
     const char *dot = strrchr(l->section, '.');
-    ST_TRY(st_instance_create(l->context.registry, l->context.spec, ST_KIND_DATASET, NULL, l->section, &l->instance, d));
+    ST_TRY(
+        st_instance_create(l->context.registry, l->context.spec, ST_KIND_DATASET, NULL, l->section, &l->instance, d));
     ST_TRY(BIND(l, l->section, split_params, &k, d));
     ST_TRY(open_dataset(l, k.split ? k.split : dot ? dot + 1 : l->section, d));
     if (k.limit > 0 && k.limit < l->count) l->count = k.limit;
-    if (l->count < 1) return st_spec_fail_section(l->context.spec, d, l->section, "", "[%s] the data set has no records", l->section);
+    if (l->count < 1)
+        return st_spec_fail_section(l->context.spec, d, l->section, "", "[%s] the data set has no records", l->section);
     ST_TRY(check_ready(l, d));
     return open_feed(l, shuffle, d);
 }
@@ -218,22 +239,10 @@ void st_loader_close(st_loader *l)
     st_arena_destroy(l->arena);
 }
 
-int64_t st_loader_count(const st_loader *l)
-{
-    return l->count;
-}
+int64_t st_loader_count(const st_loader *l) { return l->count; }
 
-const st_tokenizer *st_loader_tokenizer(const st_loader *l)
-{
-    return l->tokenizer;
-}
+const st_tokenizer *st_loader_tokenizer(const st_loader *l) { return l->tokenizer; }
 
-const st_host *st_loader_host(const st_loader *l)
-{
-    return &l->context.base->host;
-}
+const st_host *st_loader_host(const st_loader *l) { return &l->context.base->host; }
 
-int32_t st_loader_end_of_turn(const st_loader *l)
-{
-    return l->end_of_turn;
-}
+int32_t st_loader_end_of_turn(const st_loader *l) { return l->end_of_turn; }

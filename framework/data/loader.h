@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/loader.h - records of a dataset plugin to packed rows, in a seeded order, with exact save and restore of the place. */
+/* data/loader.h - records of a dataset plugin to packed rows, in a seeded order, with exact save and restore of the
+ * place. */
 #ifndef ST_LOADER_H
 #define ST_LOADER_H
 #include "data/row.h"
@@ -14,22 +15,26 @@ typedef struct st_data_context {   /* what all loaders of a run share           
     uint64_t seed;
 } st_data_context;
 typedef struct st_loader st_loader;
-/* section: "dataset.train" or "dataset.valid". Binds it, [tokenizer], [chat], [data]; checks before anything is made. */
+/* section: "dataset.train" or "dataset.valid". Binds it, [tokenizer], [chat], [data]; checks all first. */
 int st_loader_open(const st_data_context *, const char *section, int shuffle, st_loader **, st_diags *);
 void st_loader_close(st_loader *);
 int64_t st_loader_count(const st_loader *);
 const st_tokenizer *st_loader_tokenizer(const st_loader *); /* NULL: data of ready ids and no [tokenizer] */
 const st_host *st_loader_host(const st_loader *);
 int32_t st_loader_end_of_turn(const st_loader *); /* id of the token that ends a trained turn; -1: none */
-/* Fills rows[0 .. n) for one step. At the end of an unshuffled pass *end = 1 and later rows are empty; a shuffled loader goes
- * on for ever (new order each epoch). max_sequences: 0 = as many as fit, else at most so many samples in these rows together. */
+/* Fills rows[0 .. n) for one step. At the end of an unshuffled pass *end = 1 and later rows are empty; a shuffled
+ * loader goes on for ever (new order each epoch). max_sequences: 0 = as many as fit, else at most so many samples in
+ * these rows together. */
 int st_loader_next(st_loader *, st_packed_row *const *rows, int32_t n, int32_t max_sequences, int *end, st_error *);
 void st_loader_rewind(st_loader *);
-/* Every sample keeps its text but gets the media of the next sample with the same grids (control for "does it look?"). */
+/* Every sample keeps its text but gets the media of the next sample with the same grids (control for "does it
+ * look?"). */
 void st_loader_permute_media(st_loader *, int on);
 typedef struct st_loader_state { uint64_t epoch; int64_t next; int64_t seen, bad; } st_loader_state;
 void st_loader_save(const st_loader *, st_loader_state *);
 int st_loader_restore(st_loader *, const st_loader_state *, st_error *);
-/* One record by index, for display, generation and tests. prompt 1: only up to the first trained token. *text: the trained text. */
-int st_loader_sample(st_loader *, int64_t index, int prompt, st_arena *, st_prepared *out, const char **text, st_error *);
+/* One record by index, for display, generation and tests. prompt 1: only up to the first trained token. *text: the
+ * trained text. */
+int st_loader_sample(st_loader *, int64_t index, int prompt, st_arena *, st_prepared *out, const char **text,
+                     st_error *);
 #endif

@@ -6,7 +6,10 @@
 #include "data/loader.h"
 
 enum { ST_ON_BAD_STOP = 0, ST_ON_BAD_SKIP };
-typedef struct st_data_keys { int64_t max_bad, workers, cache, max_image_pixels; int32_t on_bad, prefetch, alpha; } st_data_keys;
+typedef struct st_data_keys {
+    int64_t max_bad, workers, cache, max_image_pixels;
+    int32_t on_bad, prefetch, alpha;
+} st_data_keys;
 
 struct st_loader {
     st_arena *arena;
@@ -14,14 +17,15 @@ struct st_loader {
     const char *section;
     st_data_keys keys;
     st_tokenizer *tokenizer;
-    st_instance instance; int32_t opened;
+    st_instance instance;
+    int32_t opened;
     st_preparer preparer;
-    st_threads *threads;     /* NULL: the host's                                                          */
+    st_threads *threads; /* NULL: the host's                                                          */
     st_feed *feed;
     int64_t count;
     int32_t shuffle, permute, end_of_turn;
-    int32_t last_used;       /* samples of the last step: as many are made ready for the next one         */
-    int64_t seen, bad;       /* samples packed; records set aside in the first epoch (unshuffled: in this pass) */
-    uint8_t *told;           /* [count] the record's fault was logged                                     */
+    int32_t last_used; /* samples of the last step: as many are made ready for the next one         */
+    int64_t seen, bad; /* samples packed; records set aside in the first epoch (unshuffled: in this pass) */
+    uint8_t *told;     /* [count] the record's fault was logged                                     */
 };
 #endif

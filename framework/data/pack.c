@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/pack.c - what follows from the sequences of a row: borders, shifted depths, lists of trained slots, orders, work lists. */
+/* data/pack.c - what follows from the sequences of a row: borders, shifted depths, lists of trained slots, orders,
+ * work lists. */
 #include "config.h"
 #include "data/row.h"
 
@@ -14,7 +15,8 @@ static void finish_segments(st_packed_row *r)
     for (int32_t i = r->n_sequences + 1; i <= n; i++) r->segments[i] = r->shape.tokens;
 }
 
-/* Depth k: every slot holds the token, label and feature k places on, inside its segment; behind the end there is nothing. */
+/* Depth k: every slot holds the token, label and feature k places on, inside its segment; behind the end there is
+ * nothing. */
 static void shift(st_packed_row *r, int32_t k)
 {
     size_t base = (size_t)k * (size_t)r->shape.tokens;
@@ -38,7 +40,8 @@ static void list_trained(st_packed_row *r, int32_t k)
 
 static int by_id(const void *a, const void *b, void *ids)
 {
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b, ix = ((const int32_t *)ids)[x], iy = ((const int32_t *)ids)[y];
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b, ix = ((const int32_t *)ids)[x],
+            iy = ((const int32_t *)ids)[y];
     return ix != iy ? (ix < iy ? -1 : 1) : x < y ? -1 : x > y;
 }
 
@@ -75,7 +78,8 @@ static void finish_tiles(st_packed_row *r, int i)
     }
 }
 
-int st_row_finish(st_packed_row *r, const st_encoder_ops *encoder, const void *encoder_self, const st_worker *worker, st_error *e)
+int st_row_finish(st_packed_row *r, const st_encoder_ops *encoder, const void *encoder_self, const st_worker *worker,
+                  st_error *e)
 {
     finish_segments(r);
     for (int32_t k = 0; k <= r->shape.depths; k++) {
@@ -88,5 +92,7 @@ int st_row_finish(st_packed_row *r, const st_encoder_ops *encoder, const void *e
     if (!encoder || !r->shape.media) return ST_OK;
     memset(r->meta, 0, sizeof *r->meta * (size_t)r->shape.caps.meta);
     int rc = encoder->collate(encoder_self, worker, &r->shape.caps, r->plans, r->n_items, r->meta);
-    return rc == ST_OK || e->code != ST_OK ? rc : st_fail(e, rc, "the encoder cannot describe the %d pictures of a row", r->n_items);
+    return rc == ST_OK || e->code != ST_OK
+               ? rc
+               : st_fail(e, rc, "the encoder cannot describe the %d pictures of a row", r->n_items);
 }

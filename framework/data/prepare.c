@@ -6,7 +6,12 @@
 #include <string.h>
 
 /* The media of one sample, in order. */
-typedef struct media_list { int32_t n; st_media *media; st_item *item; st_media_plan *plan; } media_list;
+typedef struct media_list {
+    int32_t n;
+    st_media *media;
+    st_item *item;
+    st_media_plan *plan;
+} media_list;
 
 static int32_t count_media(const st_sample *s)
 {
@@ -42,7 +47,8 @@ static int load_picture(const st_preparer *p, const st_worker *w, const st_part 
     int rc = st_image_decode(bytes, n, &p->image, w->arena, &image, w->error);
     if (rc != ST_OK && part->path) st_error_context(w->error, "%s", part->path);
     ST_TRY(rc);
-    *m = (st_media){.size = sizeof *m, .kind = ST_MEDIA_IMAGE, .width = image.width, .height = image.height, .frames = 1};
+    *m = (st_media){
+        .size = sizeof *m, .kind = ST_MEDIA_IMAGE, .width = image.width, .height = image.height, .frames = 1};
     plan->size = sizeof *plan;
     rc = p->encoder.measure(p->encoder_self, w, m, plan); /* as on ranks that hold no pixels */
     if (rc != ST_OK) {
@@ -51,8 +57,8 @@ static int load_picture(const st_preparer *p, const st_worker *w, const st_part 
         return rc;
     }
     if (plan->rows < 1 || plan->units < 1 || plan->spans < 0 || plan->payload < 0 || plan->payload % 64)
-        return st_fail(w->error, ST_E_INTERNAL, "the encoder measured %d features, %d patches, %lld bytes", plan->rows, plan->units,
-                       (long long)plan->payload);
+        return st_fail(w->error, ST_E_INTERNAL, "the encoder measured %d features, %d patches, %lld bytes", plan->rows,
+                       plan->units, (long long)plan->payload);
     m->rgb = image.rgb;
     list->item[list->n++].plan = *plan;
     return ST_OK;
@@ -67,7 +73,8 @@ static int load_media(const st_preparer *p, const st_worker *w, const st_sample 
     list->media = ST_NEW_N(w->arena, st_media, n);
     list->item = ST_NEW_N(w->arena, st_item, n);
     list->plan = ST_NEW_N(w->arena, st_media_plan, n);
-    if (!list->media || !list->item || !list->plan) return st_fail(w->error, ST_E_NOMEM, "no memory for %d pictures", n);
+    if (!list->media || !list->item || !list->plan)
+        return st_fail(w->error, ST_E_NOMEM, "no memory for %d pictures", n);
     for (int32_t t = 0; t < s->n_turns; t++)
         for (int32_t i = 0; i < s->turns[t].n_parts; i++)
             if (s->turns[t].parts[i].type == ST_PART_IMAGE) ST_TRY(load_picture(p, w, &s->turns[t].parts[i], list));
@@ -81,11 +88,13 @@ static int32_t first_trained(const st_laid *l, int32_t from)
     return l->n;
 }
 
-/* prompt: in front of the first trained token. Else: at the row's capacity, if that costs no placeholder and leaves a target. */
+/* prompt: in front of the first trained token. Else: at the row's capacity, if that costs no placeholder and leaves a
+ * target. */
 static int cut(const st_preparer *p, const st_worker *w, int prompt, st_laid *l)
 {
     int32_t most = p->shape->max_len < p->shape->tokens ? p->shape->max_len : p->shape->tokens;
-    int32_t first = first_trained(l, 1), media_end = l->n_runs ? l->runs[l->n_runs - 1].first + l->runs[l->n_runs - 1].n : 0;
+    int32_t first = first_trained(l, 1),
+            media_end = l->n_runs ? l->runs[l->n_runs - 1].first + l->runs[l->n_runs - 1].n : 0;
     if (prompt) {
         l->n = first;
         while (l->n_runs > 0 && l->runs[l->n_runs - 1].first + l->runs[l->n_runs - 1].n > l->n) l->n_runs--;
@@ -106,14 +115,16 @@ static int check_ids(const st_preparer *p, const st_worker *w, const st_laid *l)
 {
     for (int32_t i = 0; i < l->n; i++)
         if (l->ids[i] < 0 || l->ids[i] >= p->vocab)
-            return st_fail(w->error, ST_E_DATA, "token %d is %d: the vocabulary has ids 0 to %lld", i, l->ids[i], (long long)p->vocab - 1);
+            return st_fail(w->error, ST_E_DATA, "token %d is %d: the vocabulary has ids 0 to %lld", i, l->ids[i],
+                           (long long)p->vocab - 1);
     return ST_OK;
 }
 
 static int assign(const st_preparer *p, const st_worker *w, st_prepared *out)
 {
     int32_t *pos = ST_NEW_N(w->arena, int32_t, (size_t)(p->shape->axes > 0 ? p->shape->axes : 1) * (size_t)out->n + 1);
-    st_sequence q = {.size = sizeof q, .n = out->n, .n_real = out->n, .n_runs = out->n_runs, .ids = out->ids, .runs = out->runs};
+    st_sequence q = {
+        .size = sizeof q, .n = out->n, .n_real = out->n, .n_runs = out->n_runs, .ids = out->ids, .runs = out->runs};
     if (!pos) return st_fail(w->error, ST_E_NOMEM, "no memory for positions");
     out->pos = pos;
     if (!p->position_self || p->shape->axes == 0 || out->n == 0) return ST_OK;
@@ -125,7 +136,9 @@ static int make_payloads(const st_preparer *p, const st_worker *w, media_list *l
 {
     for (int32_t i = 0; i < list->n; i++) {
         void *payload = st_arena_alloc(w->arena, (size_t)list->item[i].plan.payload);
-        if (!payload) return st_fail(w->error, ST_E_NOMEM, "no memory for %lld bytes of pixels", (long long)list->item[i].plan.payload);
+        if (!payload)
+            return st_fail(w->error, ST_E_NOMEM, "no memory for %lld bytes of pixels",
+                           (long long)list->item[i].plan.payload);
         int rc = p->encoder.prepare(p->encoder_self, w, &list->media[i], &list->item[i].plan, payload);
         if (rc != ST_OK) return w->error->code ? rc : st_fail(w->error, rc, "the encoder cannot prepare a picture");
         list->item[i].payload = payload;
@@ -133,19 +146,29 @@ static int make_payloads(const st_preparer *p, const st_worker *w, media_list *l
     return ST_OK;
 }
 
-static int prepare(const st_preparer *p, const st_worker *w, int64_t index, int prompt, st_sample *s, st_laid *l, st_prepared *out)
+static int prepare(const st_preparer *p, const st_worker *w, int64_t index, int prompt, st_sample *s, st_laid *l,
+                   st_prepared *out)
 {
     media_list list = {0};
     int rc = p->dataset.get(p->dataset_self, w, index, s);
     if (rc != ST_OK) return w->error->code ? rc : st_fail(w->error, rc, "the data set cannot give it");
-    if (s->n_ids == 0 && !p->tokenizer) return st_fail(w->error, ST_E_CONFIG, "a sample of text, but there is no [tokenizer] path");
+    if (s->n_ids == 0 && !p->tokenizer)
+        return st_fail(w->error, ST_E_CONFIG, "a sample of text, but there is no [tokenizer] path");
     ST_TRY(load_media(p, w, s, &list));
     st_chat_media media = {list.media, list.plan, list.n, &p->encoder, p->encoder_self};
     ST_TRY(st_chat_layout(&p->chat, p->tokenizer, w, s, &media, l));
     ST_TRY(cut(p, w, prompt, l));
     ST_TRY(check_ids(p, w, l));
-    *out = (st_prepared){.n = l->n, .n_runs = l->n_runs, .n_items = l->n_runs ? l->runs[l->n_runs - 1].item + 1 : 0, .ids = l->ids,
-                         .train = l->train, .content = l->content, .runs = l->runs, .items = list.item, .index = index, .id = s->id ? s->id : ""};
+    *out = (st_prepared){.n = l->n,
+                         .n_runs = l->n_runs,
+                         .n_items = l->n_runs ? l->runs[l->n_runs - 1].item + 1 : 0,
+                         .ids = l->ids,
+                         .train = l->train,
+                         .content = l->content,
+                         .runs = l->runs,
+                         .items = list.item,
+                         .index = index,
+                         .id = s->id ? s->id : ""};
     list.n = out->n_items;
     ST_TRY(st_row_check(p->shape, out, w->error));
     ST_TRY(assign(p, w, out));
@@ -159,7 +182,8 @@ static void place(st_error *e, int64_t index, const char *id)
     else st_error_context(e, "record %lld", (long long)index);
 }
 
-int st_prepare(const st_preparer *p, int64_t index, int prompt, st_arena *arena, st_prepared *out, const char **text, size_t *n_text, st_error *e)
+int st_prepare(const st_preparer *p, int64_t index, int prompt, st_arena *arena, st_prepared *out, const char **text,
+               size_t *n_text, st_error *e)
 {
     st_worker w = {.size = sizeof w, .host = &p->base->host, .arena = arena, .error = e};
     st_sample s = {.size = sizeof s};
@@ -173,7 +197,10 @@ int st_prepare(const st_preparer *p, int64_t index, int prompt, st_arena *arena,
 
 /* ---- kept in one block ---- */
 
-typedef struct block { char *at; size_t used; } block;
+typedef struct block {
+    char *at;
+    size_t used;
+} block;
 
 static void *take(block *b, const void *from, size_t n) /* from NULL: only counted */
 {

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/row.c - the memory of a packed row and placing one sequence in it. What depends on the whole row is made in pack.c. */
+/* data/row.c - the memory of a packed row and placing one sequence in it. What depends on the whole row is made in
+ * pack.c. */
 #include "data/row.h"
 
 #include <string.h>
 
 static int check_shape(const st_row_shape *s, st_error *e)
 {
-    if (s->tokens < 1 || s->sequences < 1 || s->max_len < 1 || s->axes < 0 || s->depths < 0 || s->depths > 7 || s->n_tiles < 0 ||
-        s->n_tiles > 8)
-        return st_fail(e, ST_E_CONFIG, "a row of %d tokens, %d sequences, %d tokens in one, %d axes, %d depths, %d work lists: not possible",
-                       s->tokens, s->sequences, s->max_len, s->axes, s->depths, s->n_tiles);
+    if (s->tokens < 1 || s->sequences < 1 || s->max_len < 1 || s->axes < 0 || s->depths < 0 || s->depths > 7 ||
+        s->n_tiles < 0 || s->n_tiles > 8)
+        return st_fail(
+            e, ST_E_CONFIG,
+            "a row of %d tokens, %d sequences, %d tokens in one, %d axes, %d depths, %d work lists: not possible",
+            s->tokens, s->sequences, s->max_len, s->axes, s->depths, s->n_tiles);
     for (int i = 0; i < s->n_tiles; i++)
         if (s->tile[i] < 1) return st_fail(e, ST_E_CONFIG, "a work list with tiles of %d tokens", s->tile[i]);
     return ST_OK;
@@ -45,7 +48,8 @@ int st_row_create(st_arena *a, const st_row_shape *s, st_packed_row **out, st_er
     }
 #undef TAKE
     if (!full) return st_fail(e, ST_E_NOMEM, "no memory for a row of %d tokens", s->tokens);
-    for (int32_t i = 0; i < s->tokens; i++) r->to_time[i] = r->from_time[i] = i; /* one context rank: time order is slot order */
+    for (int32_t i = 0; i < s->tokens; i++)
+        r->to_time[i] = r->from_time[i] = i; /* one context rank: time order is slot order */
     st_row_clear(r);
     *out = r;
     return ST_OK;
@@ -82,7 +86,9 @@ void st_row_clear(st_packed_row *r)
 }
 
 /* What media take in a row. */
-typedef struct load { int64_t items, units, rows, spans, payload; } load;
+typedef struct load {
+    int64_t items, units, rows, spans, payload;
+} load;
 
 static void add_plan(load *l, const st_media_plan *p)
 {
@@ -95,8 +101,14 @@ static void add_plan(load *l, const st_media_plan *p)
 
 static const char *exceeded(const load *l, const st_media_caps *c, int64_t *has, int64_t *may)
 {
-    const struct { const char *name; int64_t has, may; } row[] = {{"pictures", l->items, c->items}, {"patches", l->units, c->units},
-        {"picture tokens", l->rows, c->rows}, {"frames", l->spans, c->spans}, {"bytes of pixels", l->payload, c->payload}};
+    const struct {
+        const char *name;
+        int64_t has, may;
+    } row[] = {{"pictures", l->items, c->items},
+               {"patches", l->units, c->units},
+               {"picture tokens", l->rows, c->rows},
+               {"frames", l->spans, c->spans},
+               {"bytes of pixels", l->payload, c->payload}};
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         *has = row[i].has;
         *may = row[i].may;
@@ -115,7 +127,8 @@ static int check_media(const st_row_shape *s, const st_prepared *p, st_error *e)
         for (; run < p->n_runs && p->runs[run].item == i; run++) {
             const st_media_run *m = &p->runs[run];
             if (m->first < at || m->n < 0 || m->first > p->n - m->n)
-                return st_fail(e, ST_E_INTERNAL, "placeholders %d .. %d of a sequence of %d tokens", m->first, m->first + m->n, p->n);
+                return st_fail(e, ST_E_INTERNAL, "placeholders %d .. %d of a sequence of %d tokens", m->first,
+                               m->first + m->n, p->n);
             at = m->first + m->n;
             n += m->n;
         }
@@ -163,7 +176,8 @@ static void place_media(st_packed_row *r, const st_prepared *p)
     for (int32_t i = 0; i < p->n_items; i++) {
         const st_item *item = &p->items[i];
         for (; run < p->n_runs && p->runs[run].item == i; run++)
-            for (int32_t k = 0; k < p->runs[run].n; k++) r->media[r->n_tokens + p->runs[run].first + k] = (int32_t)row++;
+            for (int32_t k = 0; k < p->runs[run].n; k++)
+                r->media[r->n_tokens + p->runs[run].first + k] = (int32_t)row++;
         if (item->payload) memcpy(r->payload + byte, item->payload, (size_t)item->plan.payload);
         byte += item->plan.payload;
         r->plans[r->n_items++] = item->plan;
@@ -185,7 +199,8 @@ int st_row_add(st_packed_row *r, const st_prepared *p, int *fits, st_error *e)
         r->content[at + i] = p->content[i + 1];
     }
     for (int32_t a = 0; a < r->shape.axes; a++)
-        memcpy(r->pos + (size_t)a * (size_t)r->shape.tokens + at, p->pos + (size_t)a * (size_t)p->n, sizeof *p->pos * (size_t)p->n);
+        memcpy(r->pos + (size_t)a * (size_t)r->shape.tokens + at, p->pos + (size_t)a * (size_t)p->n,
+               sizeof *p->pos * (size_t)p->n);
     place_media(r, p);
     r->sample[r->n_sequences] = p->index;
     r->segments[r->n_sequences++] = at;

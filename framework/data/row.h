@@ -13,10 +13,13 @@ typedef struct st_row_shape {
     st_media_caps caps;
 } st_row_shape;
 static inline int32_t st_shape_segments(const st_row_shape *s) { return s->sequences + 1; }
-static inline int32_t st_shape_tile_capacity(const st_row_shape *s, int i) { return s->tokens / s->tile[i] + s->sequences + 2; }
+static inline int32_t st_shape_tile_capacity(const st_row_shape *s, int i)
+{
+    return s->tokens / s->tile[i] + s->sequences + 2;
+}
 
 /* One tokenised sample, ready to be packed. labels: target of slot i is ids[i + 1] where train[i + 1]. */
-typedef struct st_item { st_media_plan plan; const void *payload; } st_item; /* payload may be NULL when another rank owns it */
+typedef struct st_item { st_media_plan plan; const void *payload; } st_item; /* payload NULL: another rank owns it */
 typedef struct st_prepared {
     int32_t n, n_runs, n_items;
     const int32_t *ids;             /* [n]                                                                  */

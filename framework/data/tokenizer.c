@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* data/tokenizer.c - text to ids and back.
  *
- * Encoding: added tokens are cut out of the raw text; what lies between is normalised; added tokens that want normalised text
- * are cut out of that; the rest is cut into words by the pre-tokenizer; each word is merged by rank. Every token carries the
- * range of input bytes it covers. Temporary memory comes from the caller's arena. */
+ * Encoding: added tokens are cut out of the raw text; what lies between is normalised; added tokens that want
+ * normalised text are cut out of that; the rest is cut into words by the pre-tokenizer; each word is merged by rank.
+ * Every token carries the range of input bytes it covers. Temporary memory comes from the caller's arena. */
 #include "data/tokenizer_priv.h"
 
 #include <stdlib.h>
@@ -39,10 +39,7 @@ void st_tokenizer_close(st_tokenizer *t)
     st_arena_destroy(t->arena);
 }
 
-int32_t st_tokenizer_size(const st_tokenizer *t)
-{
-    return t->size;
-}
+int32_t st_tokenizer_size(const st_tokenizer *t) { return t->size; }
 
 int32_t st_tokenizer_id(const st_tokenizer *t, const char *token)
 {
@@ -52,8 +49,13 @@ int32_t st_tokenizer_id(const st_tokenizer *t, const char *token)
 
 /* ---- encoding ---- */
 
-typedef struct symbol { int32_t id, prev, next; uint32_t begin, end; } symbol; /* begin, end: bytes of the word */
-typedef struct pair { int32_t rank, at, left, right; } pair;                   /* left, right: ids when it was found */
+typedef struct symbol {
+    int32_t id, prev, next;
+    uint32_t begin, end;
+} symbol; /* begin, end: bytes of the word */
+typedef struct pair {
+    int32_t rank, at, left, right;
+} pair; /* left, right: ids when it was found */
 
 typedef struct encoder {
     const st_tokenizer *t;
@@ -63,22 +65,21 @@ typedef struct encoder {
     int special;
     int32_t room;
     st_tokens out;
-    symbol *symbol; pair *heap;  /* work space for one word, grown as needed */
+    symbol *symbol;
+    pair *heap; /* work space for one word, grown as needed */
     size_t word_room;
     int32_t n_heap;
 } encoder;
 
-static int no_memory(encoder *e)
-{
-    return st_fail(e->error, ST_E_NOMEM, "no memory to tokenize a text");
-}
+static int no_memory(encoder *e) { return st_fail(e->error, ST_E_NOMEM, "no memory to tokenize a text"); }
 
 static int emit(encoder *e, int32_t id, uint32_t begin, uint32_t end)
 {
     st_tokens *o = &e->out;
     if (o->n == e->room) {
         int32_t room = e->room ? 2 * e->room : 64;
-        st_tokens more = {o->n, ST_NEW_N(e->arena, int32_t, room), ST_NEW_N(e->arena, uint32_t, room), ST_NEW_N(e->arena, uint32_t, room)};
+        st_tokens more = {o->n, ST_NEW_N(e->arena, int32_t, room), ST_NEW_N(e->arena, uint32_t, room),
+                          ST_NEW_N(e->arena, uint32_t, room)};
         if (!more.ids || !more.begin || !more.end) return no_memory(e);
         if (o->n > 0) {
             memcpy(more.ids, o->ids, sizeof *o->ids * (size_t)o->n);
@@ -218,7 +219,8 @@ static int cut(encoder *e, const pcre2_code *code, int32_t next, st_span_text s)
         if (rc < 0) {
             PCRE2_UCHAR why[160];
             pcre2_get_error_message(rc, why, sizeof why);
-            return st_fail(e->error, ST_E_DATA, "the pre-tokenizer's pattern gave up at byte %u: %s", s.begin[from], (const char *)why);
+            return st_fail(e->error, ST_E_DATA, "the pre-tokenizer's pattern gave up at byte %u: %s", s.begin[from],
+                           (const char *)why);
         }
         const PCRE2_SIZE *at = pcre2_get_ovector_pointer(e->match);
         size_t begin = at[0], end = at[1];
@@ -265,7 +267,8 @@ static bool word_before(st_span_text s, size_t at)
     int32_t cp;
     size_t i = at;
     if (at == 0) return false;
-    do i--; while (i > 0 && ((uint8_t)s.text[i] & 0xC0) == 0x80);
+    do i--;
+    while (i > 0 && ((uint8_t)s.text[i] & 0xC0) == 0x80);
     st_utf8_read(s.text + i, s.n - i, &cp);
     return st_is_word(cp);
 }
@@ -297,7 +300,8 @@ static size_t blanks_before(st_span_text s, size_t from, size_t at) /* where a r
     while (at > from) {
         int32_t cp;
         size_t i = at;
-        do i--; while (i > from && ((uint8_t)s.text[i] & 0xC0) == 0x80);
+        do i--;
+        while (i > from && ((uint8_t)s.text[i] & 0xC0) == 0x80);
         st_utf8_read(s.text + i, s.n - i, &cp);
         if (!st_is_space(cp)) break;
         at = i;
@@ -315,7 +319,6 @@ static size_t blanks_after(st_span_text s, size_t at)
     }
     return at;
 }
-
 
 /* Text between added tokens goes on to `rest`. */
 static int cut_added(encoder *e, const st_added_set *set, st_span_text s, int (*rest)(encoder *, st_span_text))
@@ -336,10 +339,7 @@ static int cut_added(encoder *e, const st_added_set *set, st_span_text s, int (*
     return done < s.n ? rest(e, part_of(s, done, s.n)) : ST_OK;
 }
 
-static int encode_normal(encoder *e, st_span_text s)
-{
-    return run_stages(e, 0, s);
-}
+static int encode_normal(encoder *e, st_span_text s) { return run_stages(e, 0, s); }
 
 static int encode_raw(encoder *e, st_span_text s)
 {
@@ -352,14 +352,16 @@ static int encode_raw(encoder *e, st_span_text s)
     return cut_added(e, &e->t->normal, normal, encode_normal);
 }
 
-int st_tokenizer_encode(const st_tokenizer *t, const char *text, size_t n, int special, st_arena *arena, st_tokens *out, st_error *error)
+int st_tokenizer_encode(const st_tokenizer *t, const char *text, size_t n, int special, st_arena *arena, st_tokens *out,
+                        st_error *error)
 {
     encoder e = {.t = t, .arena = arena, .error = error, .special = special};
     size_t bad;
     memset(out, 0, sizeof *out);
     if (n == 0) return ST_OK;
     if (n >= INT32_MAX / 4) return st_fail(error, ST_E_DATA, "a text of %zu bytes is too long to tokenize", n);
-    if (!st_utf8_valid(text, n, &bad)) return st_fail(error, ST_E_DATA, "the text is not UTF-8: byte %zu is 0x%02X", bad, (uint8_t)text[bad]);
+    if (!st_utf8_valid(text, n, &bad))
+        return st_fail(error, ST_E_DATA, "the text is not UTF-8: byte %zu is 0x%02X", bad, (uint8_t)text[bad]);
     uint32_t *begin = ST_NEW_N(arena, uint32_t, 2 * n), *end = begin + n;
     e.match = pcre2_match_data_create(16, NULL);
     if (!begin || !e.match) {
@@ -378,8 +380,17 @@ int st_tokenizer_encode(const st_tokenizer *t, const char *text, size_t n, int s
 /* Length of the well-formed character at p, or 0 and in *skip the bytes that one replacement character stands for. */
 static size_t good_char(const uint8_t *p, size_t n, size_t *skip)
 {
-    size_t want = p[0] < 0x80 ? 1 : p[0] >= 0xC2 && p[0] < 0xE0 ? 2 : p[0] >= 0xE0 && p[0] < 0xF0 ? 3 : p[0] >= 0xF0 && p[0] < 0xF5 ? 4 : 0;
-    uint8_t low = p[0] == 0xE0 ? 0xA0 : p[0] == 0xF0 ? 0x90 : 0x80, high = p[0] == 0xED ? 0x9F : p[0] == 0xF4 ? 0x8F : 0xBF;
+    size_t want = p[0] < 0x80                   ? 1
+                  : p[0] >= 0xC2 && p[0] < 0xE0 ? 2
+                  : p[0] >= 0xE0 && p[0] < 0xF0 ? 3
+                  : p[0] >= 0xF0 && p[0] < 0xF5 ? 4
+                                                : 0;
+    uint8_t low = p[0] == 0xE0   ? 0xA0
+                  : p[0] == 0xF0 ? 0x90
+                                 : 0x80,
+            high = p[0] == 0xED   ? 0x9F
+                   : p[0] == 0xF4 ? 0x8F
+                                  : 0xBF;
     size_t k = 1;
     *skip = 1;
     if (want == 0) return 0;
@@ -406,7 +417,8 @@ static int decode_numbers(const int32_t *ids, int32_t n, st_buf *out, st_error *
 }
 
 /* Ids without a piece (padding rows of the embedding) write nothing; broken UTF-8 becomes U+FFFD. */
-int st_tokenizer_decode(const st_tokenizer *t, const int32_t *ids, int32_t n, int skip_special, st_buf *out, st_error *error)
+int st_tokenizer_decode(const st_tokenizer *t, const int32_t *ids, int32_t n, int skip_special, st_buf *out,
+                        st_error *error)
 {
     st_buf bytes = {0};
     if (!t) return decode_numbers(ids, n, out, error);

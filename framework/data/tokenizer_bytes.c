@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/tokenizer_bytes.c - the alphabet of byte-level BPE: every byte as a printable character, as in tokenizer.json. */
+/* data/tokenizer_bytes.c - the alphabet of byte-level BPE: every byte as a printable character. */
 #include "data/tokenizer_priv.h"
 
 void st_byte_alphabet(uint32_t to_char[256], int16_t to_byte[512])

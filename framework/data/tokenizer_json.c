@@ -63,10 +63,7 @@ const st_merge *st_merge_find(const st_merge_map *m, int32_t left, int32_t right
 
 /* ---- small readers ---- */
 
-static bool is_given(const json_t *v)
-{
-    return v && !json_is_null(v);
-}
+static bool is_given(const json_t *v) { return v && !json_is_null(v); }
 
 static const char *type_of(const json_t *object) /* the "type" of a part, or a word for messages */
 {
@@ -133,11 +130,13 @@ static int measure_ids(parse *p, json_t *vocab, const json_t *added)
     json_t *v;
     size_t i;
     int32_t id, size = 0;
-    json_object_foreach(vocab, key, v) {
+    json_object_foreach(vocab, key, v)
+    {
         ST_TRY(check_id(p, v, key, &id));
         if (id >= size) size = id + 1;
     }
-    json_array_foreach(added, i, v) {
+    json_array_foreach(added, i, v)
+    {
         const char *text = json_string_value(json_object_get(v, "content"));
         if (!text || !*text) return REFUSE(p, ST_E_CONFIG, "added_tokens[%zu] has no \"content\"", i);
         ST_TRY(check_id(p, json_object_get(v, "id"), text, &id));
@@ -151,7 +150,8 @@ static int measure_ids(parse *p, json_t *vocab, const json_t *added)
     t->id_n = ST_NEW_N(t->arena, uint32_t, size);
     t->names.mask = table_mask(names);
     t->names.slot = ST_NEW_N(t->arena, st_text_slot, (size_t)t->names.mask + 1);
-    if (!t->id_kind || !t->id_bytes || !t->id_n || !t->names.slot) return REFUSE(p, ST_E_NOMEM, "no memory for %d tokens", size);
+    if (!t->id_kind || !t->id_bytes || !t->id_n || !t->names.slot)
+        return REFUSE(p, ST_E_NOMEM, "no memory for %d tokens", size);
     return ST_OK;
 }
 
@@ -160,9 +160,11 @@ static int read_vocab(parse *p, json_t *vocab)
     st_tokenizer *t = p->t;
     const char *key;
     json_t *v;
-    json_object_foreach(vocab, key, v) {
+    json_object_foreach(vocab, key, v)
+    {
         int32_t id = (int32_t)json_integer_value(v);
-        if (t->id_kind[id] != ST_ID_FREE) return REFUSE(p, ST_E_CONFIG, "id %d stands for two pieces, one is '%.60s'", id, key);
+        if (t->id_kind[id] != ST_ID_FREE)
+            return REFUSE(p, ST_E_CONFIG, "id %d stands for two pieces, one is '%.60s'", id, key);
         t->id_kind[id] = ST_ID_PIECE;
         ST_TRY(name_id(p, key, strlen(key), id));
         ST_TRY(keep_bytes(p, id, key, strlen(key)));
@@ -212,8 +214,13 @@ static int read_merge(parse *p, const json_t *v, int32_t rank, st_buf *joined)
     const st_text_slot *l = st_text_find(&p->t->names, left, nl), *r = st_text_find(&p->t->names, right, nr);
     const st_text_slot *m = st_text_find(&p->t->names, joined->data, joined->n);
     if (!l || !r || !m)
-        return REFUSE(p, ST_E_CONFIG, "model.merges[%d]: '%.*s' is not in the vocabulary", rank, (int)(!l ? nl : !r ? nr : joined->n),
-                      !l ? left : !r ? right : joined->data);
+        return REFUSE(p, ST_E_CONFIG, "model.merges[%d]: '%.*s' is not in the vocabulary", rank,
+                      (int)(!l   ? nl
+                            : !r ? nr
+                                 : joined->n),
+                      !l   ? left
+                      : !r ? right
+                           : joined->data);
     *merge_place(&p->t->merges, l->id, r->id) = (st_merge){l->id, r->id, rank, m->id};
     return ST_OK;
 }
@@ -225,13 +232,17 @@ static int read_merges(parse *p, const json_t *merges)
     json_t *v;
     st_buf joined = {0};
     int rc = ST_OK;
-    if (n == 0) return REFUSE(p, ST_E_CONFIG, "model.merges is empty or missing: every text would fall apart into single bytes");
-    if (n > MOST_IDS) return REFUSE(p, ST_E_CONFIG, "model.merges has %zu entries, at most %d are possible", n, MOST_IDS);
+    if (n == 0)
+        return REFUSE(p, ST_E_CONFIG,
+                      "model.merges is empty or missing: every text would fall apart into single bytes");
+    if (n > MOST_IDS)
+        return REFUSE(p, ST_E_CONFIG, "model.merges has %zu entries, at most %d are possible", n, MOST_IDS);
     t->merges.mask = table_mask(n);
     t->merges.slot = ST_NEW_N(t->arena, st_merge, (size_t)t->merges.mask + 1);
     if (!t->merges.slot) return REFUSE(p, ST_E_NOMEM, "no memory for %zu merges", n);
     for (uint32_t k = 0; k <= t->merges.mask; k++) t->merges.slot[k].left = -1;
-    json_array_foreach(merges, i, v) {
+    json_array_foreach(merges, i, v)
+    {
         rc = read_merge(p, v, (int32_t)i, &joined);
         if (rc != ST_OK) break;
     }
@@ -255,13 +266,15 @@ static int read_model(parse *p, const json_t *root)
     if (!json_is_object(model)) return REFUSE(p, ST_E_CONFIG, "\"model\" is missing: not a tokenizer.json");
     if (is_given(type) && (!json_is_string(type) || strcmp(json_string_value(type), "BPE") != 0))
         return REFUSE(p, ST_E_UNSUPPORTED, "model.type is '%.60s': only BPE is offered", type_of(model));
-    if (is_given(dropout) && json_number_value(dropout) != 0.0) return REFUSE(p, ST_E_UNSUPPORTED, "model.dropout is set: not offered");
+    if (is_given(dropout) && json_number_value(dropout) != 0.0)
+        return REFUSE(p, ST_E_UNSUPPORTED, "model.dropout is set: not offered");
     ST_TRY(refuse_text(p, model, "continuing_subword_prefix"));
     ST_TRY(refuse_text(p, model, "end_of_word_suffix"));
     ST_TRY(read_flag(p, model, "byte_fallback", false, "model", &fallback));
     ST_TRY(read_flag(p, model, "ignore_merges", false, "model", &ignore));
     if (fallback) return REFUSE(p, ST_E_UNSUPPORTED, "model.byte_fallback is set: not offered");
-    if (!json_is_object(vocab) || json_object_size(vocab) == 0) return REFUSE(p, ST_E_CONFIG, "model.vocab is empty or missing");
+    if (!json_is_object(vocab) || json_object_size(vocab) == 0)
+        return REFUSE(p, ST_E_CONFIG, "model.vocab is empty or missing");
     p->t->ignore_merges = ignore;
     ST_TRY(measure_ids(p, vocab, json_object_get(root, "added_tokens")));
     ST_TRY(read_vocab(p, vocab));
@@ -284,7 +297,8 @@ static int make_set(parse *p, const st_added *all, int32_t n, uint8_t normalized
     st_added *item = ST_NEW_N(p->t->arena, st_added, n + 1);
     int32_t k = 0;
     if (!item) return REFUSE(p, ST_E_NOMEM, "no memory for added tokens");
-    for (int32_t i = 0; i < n; i++) if (all[i].normalized == normalized) item[k++] = all[i];
+    for (int32_t i = 0; i < n; i++)
+        if (all[i].normalized == normalized) item[k++] = all[i];
     qsort(item, (size_t)k, sizeof *item, longer_first);
     out->item = item;
     out->n = k;
@@ -324,7 +338,8 @@ static int read_added(parse *p, const json_t *v, size_t index, st_added *out)
     if (!out->text) return REFUSE(p, ST_E_NOMEM, "no memory for added tokens");
     if (normalized && t->nfc) { /* matched against normalised text, so in normalised form */
         st_span_text form;
-        if (st_nfc(out->text, n, 0, t->arena, &form) != ST_OK) return REFUSE(p, ST_E_NOMEM, "no memory for added tokens");
+        if (st_nfc(out->text, n, 0, t->arena, &form) != ST_OK)
+            return REFUSE(p, ST_E_NOMEM, "no memory for added tokens");
         out->text = form.text;
         out->n = (uint32_t)form.n;
     }
@@ -366,7 +381,8 @@ static int compile(parse *p, const char *pattern, size_t n, uint32_t options, st
     int code;
     PCRE2_SIZE at;
     PCRE2_UCHAR why[160];
-    stage->code = pcre2_compile((PCRE2_SPTR)pattern, n, options | PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
+    stage->code = pcre2_compile((PCRE2_SPTR)pattern, n, options | PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
+                                &code, &at, NULL);
     if (!stage->code) {
         pcre2_get_error_message(code, why, sizeof why);
         return REFUSE(p, ST_E_CONFIG, "pre_tokenizer pattern, character %zu: %s", (size_t)at + 1, (const char *)why);
@@ -379,7 +395,8 @@ enum { MOST_STAGES = 16 };
 
 static int add_stage(parse *p, st_stage **out)
 {
-    if (p->t->n_stages == MOST_STAGES) return REFUSE(p, ST_E_UNSUPPORTED, "pre_tokenizer has more than %d parts", MOST_STAGES);
+    if (p->t->n_stages == MOST_STAGES)
+        return REFUSE(p, ST_E_UNSUPPORTED, "pre_tokenizer has more than %d parts", MOST_STAGES);
     if (p->t->n_stages > 0 && p->t->stage[p->t->n_stages - 1].kind == ST_STAGE_BYTES)
         return REFUSE(p, ST_E_UNSUPPORTED, "pre_tokenizer: nothing may follow ByteLevel");
     *out = &p->t->stage[p->t->n_stages++];
@@ -395,7 +412,8 @@ static int read_split(parse *p, const json_t *v)
     st_stage *stage;
     ST_TRY(read_flag(p, v, "invert", false, "pre_tokenizer Split", &invert));
     if (!behavior || strcmp(behavior, "Isolated") != 0)
-        return REFUSE(p, ST_E_UNSUPPORTED, "pre_tokenizer Split: behavior '%.60s': only Isolated is offered", behavior ? behavior : "");
+        return REFUSE(p, ST_E_UNSUPPORTED, "pre_tokenizer Split: behavior '%.60s': only Isolated is offered",
+                      behavior ? behavior : "");
     if (invert) return REFUSE(p, ST_E_UNSUPPORTED, "pre_tokenizer Split: invert is not offered");
     if (!json_is_string(use) || json_string_length(use) == 0)
         return REFUSE(p, ST_E_CONFIG, "pre_tokenizer Split: pattern must be {\"Regex\": ...} or {\"String\": ...}");
@@ -404,8 +422,10 @@ static int read_split(parse *p, const json_t *v)
     return compile(p, json_string_value(use), json_string_length(use), regex ? 0 : PCRE2_LITERAL, stage);
 }
 
-/* What ByteLevel cuts by itself when use_regex is on: contractions, then runs of letters, digits, other signs, blanks. */
-static const char byte_level_pattern[] = "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+/* What ByteLevel cuts by itself when use_regex is on: contractions, then runs of letters, digits, other signs,
+ * blanks. */
+static const char byte_level_pattern[] =
+    "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 static int read_byte_level(parse *p, const json_t *v)
 {

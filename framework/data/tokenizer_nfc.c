@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* data/tokenizer_nfc.c - composed form (NFC) that remembers where every byte came from, and a few character classes.
  *
- * utf8proc normalises whole strings but loses the origin of characters. Here each input character is decomposed alone, marks
- * are put in canonical order together with their origins, and pairs are composed again by asking utf8proc about two
- * characters at a time. */
+ * utf8proc normalises whole strings but loses the origin of characters. Here each input character is decomposed
+ * alone, marks are put in canonical order together with their origins, and pairs are composed again by asking
+ * utf8proc about two characters at a time. */
 #include "data/tokenizer_priv.h"
 
 #include <utf8proc.h>
@@ -31,10 +31,7 @@ int32_t st_utf8_read(const char *text, size_t n, int32_t *cp)
     return 4;
 }
 
-int st_utf8_write(int32_t cp, char out[4])
-{
-    return (int)utf8proc_encode_char(cp, (utf8proc_uint8_t *)out);
-}
+int st_utf8_write(int32_t cp, char out[4]) { return (int)utf8proc_encode_char(cp, (utf8proc_uint8_t *)out); }
 
 bool st_is_space(int32_t cp)
 {
@@ -47,24 +44,32 @@ bool st_is_space(int32_t cp)
 bool st_is_word(int32_t cp)
 {
     switch (utf8proc_category(cp)) {
-    case UTF8PROC_CATEGORY_LU: case UTF8PROC_CATEGORY_LL: case UTF8PROC_CATEGORY_LT: case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO: case UTF8PROC_CATEGORY_MN: case UTF8PROC_CATEGORY_MC: case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND: case UTF8PROC_CATEGORY_NL: case UTF8PROC_CATEGORY_PC:
-        return true;
-    default:
-        return false;
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC: return true;
+    default: return false;
     }
 }
 
 /* A character and the input bytes it stands for. */
-typedef struct nfc_char { int32_t cp, ccc; uint32_t begin, end; } nfc_char;
+typedef struct nfc_char {
+    int32_t cp, ccc;
+    uint32_t begin, end;
+} nfc_char;
 
-enum { MOST_PARTS = 32 }; /* the longest canonical decomposition of one character is 4; utf8proc may ask for more room */
+enum {
+    MOST_PARTS = 32
+}; /* the longest canonical decomposition of one character is 4; utf8proc may ask for more room */
 
-static int ccc_of(int32_t cp)
-{
-    return utf8proc_get_property(cp)->combining_class;
-}
+static int ccc_of(int32_t cp) { return utf8proc_get_property(cp)->combining_class; }
 
 /* Canonical decomposition of every character, each part with the bytes of its character. -> characters, or -1 */
 static int64_t decompose(const char *text, size_t n, uint32_t offset, nfc_char *out, size_t room)
@@ -74,17 +79,19 @@ static int64_t decompose(const char *text, size_t n, uint32_t offset, nfc_char *
         int32_t cp, parts[MOST_PARTS];
         int boundclass = 0;
         int32_t step = st_utf8_read(text + i, n - i, &cp);
-        utf8proc_ssize_t m = utf8proc_decompose_char(cp, parts, MOST_PARTS, UTF8PROC_DECOMPOSE | UTF8PROC_STABLE, &boundclass);
+        utf8proc_ssize_t m =
+            utf8proc_decompose_char(cp, parts, MOST_PARTS, UTF8PROC_DECOMPOSE | UTF8PROC_STABLE, &boundclass);
         if (m < 0 || m > MOST_PARTS || k + (size_t)m > room) return -1;
         for (utf8proc_ssize_t j = 0; j < m; j++, k++)
-            out[k] = (nfc_char){parts[j], ccc_of(parts[j]), offset + (uint32_t)i, offset + (uint32_t)(i + (size_t)step)};
+            out[k] =
+                (nfc_char){parts[j], ccc_of(parts[j]), offset + (uint32_t)i, offset + (uint32_t)(i + (size_t)step)};
         i += (size_t)step;
     }
     return (int64_t)k;
 }
 
-/* Marks between two starters in order of their combining class; equal ones keep their order. Merge sort: a hostile text may
- * hold a hundred thousand marks in one run. */
+/* Marks between two starters in order of their combining class; equal ones keep their order. Merge sort: a hostile
+ * text may hold a hundred thousand marks in one run. */
 static void sort_run(nfc_char *c, nfc_char *spare, int64_t n)
 {
     for (int64_t width = 1; width < n; width *= 2) {
@@ -153,7 +160,8 @@ static int same_bytes(const char *text, size_t n, uint32_t offset, st_arena *a, 
 
 static bool is_ascii(const char *text, size_t n)
 {
-    for (size_t i = 0; i < n; i++) if ((uint8_t)text[i] >= 0x80) return false;
+    for (size_t i = 0; i < n; i++)
+        if ((uint8_t)text[i] >= 0x80) return false;
     return true;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/data/test_chat.c - layouts token by token: which text, which tokens are targets, which are content, forged tokens. */
+/* tests/data/test_chat.c - layouts token by token: which text, which tokens are targets, which are content, forged
+ * tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -9,7 +10,13 @@
 
 #include "data/chat.h"
 
-typedef struct fixture { st_base *base; st_arena *arena; st_tokenizer *t; st_error error; st_worker w; } fixture;
+typedef struct fixture {
+    st_base *base;
+    st_arena *arena;
+    st_tokenizer *t;
+    st_error error;
+    st_worker w;
+} fixture;
 
 static int setup(void **state)
 {
@@ -18,7 +25,8 @@ static int setup(void **state)
     f->arena = st_arena_create(0);
     f->w = (st_worker){.size = sizeof f->w, .host = &f->base->host, .arena = f->arena, .error = &f->error};
     *state = f;
-    return st_tokenizer_open(st_arena_printf(f->arena, "%s/tests/golden/tokenizer/tokenizer.json", getenv("ST_SRCDIR")), &f->t, &f->error);
+    return st_tokenizer_open(st_arena_printf(f->arena, "%s/tests/golden/tokenizer/tokenizer.json", getenv("ST_SRCDIR")),
+                             &f->t, &f->error);
 }
 
 static int teardown(void **state)
@@ -36,11 +44,14 @@ static st_chat chat_of(fixture *f, const char *spec_text)
     st_spec *spec;
     st_diags d = {0};
     st_chat c;
-    if (st_spec_parse("test.ini", spec_text, strlen(spec_text), "/tmp", &spec, &d) != ST_OK || st_chat_bind(spec, f->t, &c, &d) != ST_OK)
+    if (st_spec_parse("test.ini", spec_text, strlen(spec_text), "/tmp", &spec, &d) != ST_OK ||
+        st_chat_bind(spec, f->t, &c, &d) != ST_OK)
         fail_msg("%s", d.item[0].error.message);
-    static const size_t text[] = {offsetof(st_chat, system_begin), offsetof(st_chat, system_end), offsetof(st_chat, user_begin), offsetof(st_chat, user_end),
-        offsetof(st_chat, assistant_begin), offsetof(st_chat, assistant_end), offsetof(st_chat, think_begin), offsetof(st_chat, think_end),
-        offsetof(st_chat, system), offsetof(st_chat, prompt)};
+    static const size_t text[] = {offsetof(st_chat, system_begin),    offsetof(st_chat, system_end),
+                                  offsetof(st_chat, user_begin),      offsetof(st_chat, user_end),
+                                  offsetof(st_chat, assistant_begin), offsetof(st_chat, assistant_end),
+                                  offsetof(st_chat, think_begin),     offsetof(st_chat, think_end),
+                                  offsetof(st_chat, system),          offsetof(st_chat, prompt)};
     for (size_t i = 0; i < sizeof text / sizeof text[0]; i++) {
         const char **p = (const char **)((char *)&c + text[i]);
         *p = st_arena_strdup(f->arena, *p);
@@ -76,33 +87,45 @@ static int lay(fixture *f, const st_chat *c, const st_sample *s, st_laid *out)
 
 /* Expected: stretches of text, tokenised one by one. */
 enum { NO = 0, ALL, FIRST /* only its first token is a target */ };
-typedef struct stretch { const char *text; int special, train; } stretch;
+typedef struct stretch {
+    const char *text;
+    int special, train;
+} stretch;
 
 static void check(fixture *f, const st_laid *l, const stretch *want)
 {
     int32_t at = 0;
     for (; want->text; want++) {
         st_tokens k;
-        assert_int_equal(st_tokenizer_encode(f->t, want->text, strlen(want->text), want->special, f->arena, &k, &f->error), ST_OK);
+        assert_int_equal(
+            st_tokenizer_encode(f->t, want->text, strlen(want->text), want->special, f->arena, &k, &f->error), ST_OK);
         for (int32_t i = 0; i < k.n; i++, at++) {
             if (at >= l->n || l->ids[at] != k.ids[i]) fail_msg("token %d: not the one of '%s'", at, want->text);
             int train = want->train == ALL || (want->train == FIRST && i == 0);
-            if (l->train[at] != train) fail_msg("token %d of '%s': target %d, expected %d", i, want->text, l->train[at], train);
+            if (l->train[at] != train)
+                fail_msg("token %d of '%s': target %d, expected %d", i, want->text, l->train[at], train);
         }
     }
     assert_int_equal(at, l->n);
 }
 
 #define PADS "<|image_pad|><|image_pad|><|image_pad|><|image_pad|><|image_pad|><|image_pad|>"
-#define TEXT(t) {.type = ST_PART_TEXT, .text = t, .n_text = sizeof(t) - 1}
+#define TEXT(t) \
+    { \
+        .type = ST_PART_TEXT, .text = t, .n_text = sizeof(t) - 1 \
+    }
 
 static void receipt(void **state)
 {
     static const st_part ask[] = {{.type = ST_PART_IMAGE}}, say[] = {TEXT("<s_nm>KOPI</s_nm>")};
     static const st_turn turns[] = {{"user", NULL, ask, 1, 0}, {"assistant", NULL, say, 1, 1}};
-    static const stretch want[] = {{"<|im_start|>user\n<|vision_start|>", 1, NO}, {PADS, 1, NO},
+    static const stretch want[] = {
+        {"<|im_start|>user\n<|vision_start|>", 1, NO},
+        {PADS, 1, NO},
         {"<|vision_end|>Read the receipt.<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n", 1, NO},
-        {"<s_nm>KOPI</s_nm>", 0, ALL}, {"<|im_end|>\n", 1, FIRST}, {NULL, 0, 0}};
+        {"<s_nm>KOPI</s_nm>", 0, ALL},
+        {"<|im_end|>\n", 1, FIRST},
+        {NULL, 0, 0}};
     const st_sample s = {.size = sizeof s, .n_turns = 2, .turns = turns};
     fixture *f = *state;
     st_chat c = chat_of(f, "[chat]\nprompt = Read the receipt.\n");
@@ -124,8 +147,13 @@ static void blanks(void **state)
 {
     static const st_part ask[] = {{.type = ST_PART_IMAGE}, TEXT("What?")}, say[] = {TEXT("  two  spaces \n tail ")};
     static const st_turn turns[] = {{"user", NULL, ask, 2, 0}, {"assistant", NULL, say, 1, 1}};
-    static const stretch want[] = {{"<|im_start|>user\n<|vision_start|>", 1, NO}, {PADS "<|vision_end|>", 1, NO}, {"What?", 0, NO},
-        {"<|im_end|>\n<|im_start|>assistant\n", 1, NO}, {"  two  spaces \n tail ", 0, ALL}, {"<|im_end|>\n", 1, FIRST}, {NULL, 0, 0}};
+    static const stretch want[] = {{"<|im_start|>user\n<|vision_start|>", 1, NO},
+                                   {PADS "<|vision_end|>", 1, NO},
+                                   {"What?", 0, NO},
+                                   {"<|im_end|>\n<|im_start|>assistant\n", 1, NO},
+                                   {"  two  spaces \n tail ", 0, ALL},
+                                   {"<|im_end|>\n", 1, FIRST},
+                                   {NULL, 0, 0}};
     const st_sample s = {.size = sizeof s, .n_turns = 2, .turns = turns};
     fixture *f = *state;
     st_chat c = chat_of(f, "[chat]\nprompt = unused\nthink = none\n");
@@ -156,17 +184,33 @@ static void forged(void **state)
 
 static void turns_and_thoughts(void **state)
 {
-    static const st_part q1[] = {TEXT("one")}, a1[] = {TEXT("1")}, q2[] = {{.type = ST_PART_IMAGE}, TEXT("two"), {.type = ST_PART_IMAGE}}, a2[] = {TEXT("2")};
-    static const st_turn turns[] = {{"system", NULL, q1, 1, 0}, {"user", NULL, q1, 1, 0}, {"assistant", "hidden", a1, 1, 1},
-                                    {"user", NULL, q2, 3, 0}, {"assistant", "because", a2, 1, 1}};
+    static const st_part q1[] = {TEXT("one")}, a1[] = {TEXT("1")},
+                         q2[] = {{.type = ST_PART_IMAGE}, TEXT("two"), {.type = ST_PART_IMAGE}}, a2[] = {TEXT("2")};
+    static const st_turn turns[] = {{"system", NULL, q1, 1, 0},
+                                    {"user", NULL, q1, 1, 0},
+                                    {"assistant", "hidden", a1, 1, 1},
+                                    {"user", NULL, q2, 3, 0},
+                                    {"assistant", "because", a2, 1, 1}};
     const st_sample s = {.size = sizeof s, .n_turns = 5, .turns = turns};
-#define HEAD {"<|im_start|>system\n", 1, NO}, {"one", 0, NO}, {"<|im_end|>\n<|im_start|>user\n", 1, NO}, {"one", 0, NO}, \
-    {"<|im_end|>\n<|im_start|>assistant\n", 1, NO}, {"1", 0, ALL}, {"<|im_end|>\n<|im_start|>user\n<|vision_start|>", 1, FIRST}, \
-    {PADS "<|vision_end|>", 1, NO}, {"two", 0, NO}, {"<|vision_start|>" PADS "<|vision_end|>", 1, NO}
-    static const stretch keep[] = {HEAD, {"<|im_end|>\n<|im_start|>assistant\n<think>\n", 1, NO}, {"because", 0, ALL},
-        {"\n</think>\n\n", 1, ALL}, {"2", 0, ALL}, {"<|im_end|>\n", 1, FIRST}, {NULL, 0, 0}};
-    static const stretch empty[] = {HEAD, {"<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n", 1, NO}, {"2", 0, ALL},
-        {"<|im_end|>\n", 1, FIRST}, {NULL, 0, 0}};
+#define HEAD \
+    {"<|im_start|>system\n", 1, NO}, {"one", 0, NO}, {"<|im_end|>\n<|im_start|>user\n", 1, NO}, {"one", 0, NO}, \
+        {"<|im_end|>\n<|im_start|>assistant\n", 1, NO}, {"1", 0, ALL}, \
+        {"<|im_end|>\n<|im_start|>user\n<|vision_start|>", 1, FIRST}, {PADS "<|vision_end|>", 1, NO}, {"two", 0, NO}, \
+    { \
+        "<|vision_start|>" PADS "<|vision_end|>", 1, NO \
+    }
+    static const stretch keep[] = {HEAD,
+                                   {"<|im_end|>\n<|im_start|>assistant\n<think>\n", 1, NO},
+                                   {"because", 0, ALL},
+                                   {"\n</think>\n\n", 1, ALL},
+                                   {"2", 0, ALL},
+                                   {"<|im_end|>\n", 1, FIRST},
+                                   {NULL, 0, 0}};
+    static const stretch empty[] = {HEAD,
+                                    {"<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n", 1, NO},
+                                    {"2", 0, ALL},
+                                    {"<|im_end|>\n", 1, FIRST},
+                                    {NULL, 0, 0}};
     fixture *f = *state;
     st_chat c = chat_of(f, "[chat]\nthink = keep\nsystem = not used, the sample has one\n");
     st_laid l;
@@ -184,10 +228,12 @@ static void own_layout(void **state)
 {
     static const st_part ask[] = {TEXT("hi")}, say[] = {TEXT("yo")};
     static const st_turn turns[] = {{"user", NULL, ask, 1, 0}, {"assistant", NULL, say, 1, 1}};
-    static const stretch want[] = {{"Be kind.\n\n\tQ:\\", 1, NO}, {"hi", 0, NO}, {" A:", 1, NO}, {"yo", 0, ALL}, {"<|endoftext|>", 1, FIRST}, {NULL, 0, 0}};
+    static const stretch want[] = {{"Be kind.\n\n\tQ:\\", 1, NO}, {"hi", 0, NO}, {" A:", 1, NO}, {"yo", 0, ALL},
+                                   {"<|endoftext|>", 1, FIRST},   {NULL, 0, 0}};
     const st_sample s = {.size = sizeof s, .n_turns = 2, .turns = turns};
     fixture *f = *state;
-    st_chat c = chat_of(f, "[chat]\nsystem_begin =\nsystem = Be kind.\nsystem_end = \\n\\n\nuser_begin = \\tQ:\\\\\nuser_end =\nassistant_begin = \\sA:\n"
+    st_chat c = chat_of(f, "[chat]\nsystem_begin =\nsystem = Be kind.\nsystem_end = \\n\\n\nuser_begin = "
+                           "\\tQ:\\\\\nuser_end =\nassistant_begin = \\sA:\n"
                            "assistant_end = <|endoftext|>\nthink = none\n");
     st_laid l;
     assert_int_equal(lay(f, &c, &s, &l), ST_OK);
@@ -198,7 +244,11 @@ static void content(void **state)
 {
     static const st_text_mark marks[] = {{6, 1}, {20, 2}};
     static const char text[] = "<s_nm>KOPI</s_nm><p>25,000</p>";
-    static const st_part ask[] = {TEXT("hi")}, say[] = {{.type = ST_PART_TEXT, .text = text, .n_text = sizeof text - 1, .marks = marks, .n_marks = 2}};
+    static const st_part ask[] = {TEXT("hi")}, say[] = {{.type = ST_PART_TEXT,
+                                                         .text = text,
+                                                         .n_text = sizeof text - 1,
+                                                         .marks = marks,
+                                                         .n_marks = 2}};
     static const st_turn turns[] = {{"user", NULL, ask, 1, 0}, {"assistant", NULL, say, 1, 1}};
     const st_sample s = {.size = sizeof s, .n_turns = 2, .turns = turns};
     fixture *f = *state;
@@ -221,13 +271,20 @@ static void content(void **state)
 
 static void refusals(void **state)
 {
-    static const st_part ask[] = {TEXT("hi")}, none[] = {TEXT("")}, video[] = {{.type = ST_PART_VIDEO}}, bad[] = {TEXT("a\xFF")};
+    static const st_part ask[] = {TEXT("hi")}, none[] = {TEXT("")}, video[] = {{.type = ST_PART_VIDEO}},
+                         bad[] = {TEXT("a\xFF")};
     fixture *f = *state;
     st_chat c = chat_of(f, "");
     st_laid l;
-    const struct { st_turn turn; const char *word; } row[] = {
-        {{"assistant", NULL, none, 1, 1}, "nothing to train"}, {{"assistant", NULL, ask, 1, 0}, "nothing to train"}, {{"tool", NULL, ask, 1, 1}, "tool"},
-        {{NULL, NULL, ask, 1, 1}, "role"}, {{"user", NULL, video, 1, 1}, "type 3"}, {{"user", NULL, bad, 1, 1}, "UTF-8"}};
+    const struct {
+        st_turn turn;
+        const char *word;
+    } row[] = {{{"assistant", NULL, none, 1, 1}, "nothing to train"},
+               {{"assistant", NULL, ask, 1, 0}, "nothing to train"},
+               {{"tool", NULL, ask, 1, 1}, "tool"},
+               {{NULL, NULL, ask, 1, 1}, "role"},
+               {{"user", NULL, video, 1, 1}, "type 3"},
+               {{"user", NULL, bad, 1, 1}, "UTF-8"}};
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         const st_sample s = {.size = sizeof s, .n_turns = 1, .turns = &row[i].turn};
         assert_int_equal(lay(f, &c, &s, &l), ST_E_DATA);
@@ -251,9 +308,13 @@ static void ready_ids(void **state)
 
 static void spec_mistakes(void **state)
 {
-    static const struct { const char *text, *word; int line; } row[] = {
-        {"[chat]\nuser_begin = a\\qb\n", "escape", 2}, {"[chat]\nuser_end = x\\\n", "escape", 2},
-        {"[chat]\n\nassistant_end = <|eot|>\n", "<|eot|>", 3}, {"[chat]\nthink = maybe\n", "maybe", 2}};
+    static const struct {
+        const char *text, *word;
+        int line;
+    } row[] = {{"[chat]\nuser_begin = a\\qb\n", "escape", 2},
+               {"[chat]\nuser_end = x\\\n", "escape", 2},
+               {"[chat]\n\nassistant_end = <|eot|>\n", "<|eot|>", 3},
+               {"[chat]\nthink = maybe\n", "maybe", 2}};
     fixture *f = *state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         st_spec *spec;
@@ -274,8 +335,10 @@ static void spec_mistakes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(receipt), cmocka_unit_test(blanks), cmocka_unit_test(forged), cmocka_unit_test(turns_and_thoughts),
-        cmocka_unit_test(own_layout), cmocka_unit_test(content), cmocka_unit_test(refusals), cmocka_unit_test(ready_ids),
+        cmocka_unit_test(receipt),       cmocka_unit_test(blanks),
+        cmocka_unit_test(forged),        cmocka_unit_test(turns_and_thoughts),
+        cmocka_unit_test(own_layout),    cmocka_unit_test(content),
+        cmocka_unit_test(refusals),      cmocka_unit_test(ready_ids),
         cmocka_unit_test(spec_mistakes),
     };
     return cmocka_run_group_tests_name("chat", tests, setup, teardown);

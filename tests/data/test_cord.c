@@ -115,9 +115,14 @@ static const st_part *answer(fixture *f, const char *truth, size_t n, int32_t or
 
 #define TEA "<s_price>12,000</s_price><s_nm>Tea (L)</s_nm><s_cnt>2 x</s_cnt>"
 #define TEA_JSON "{\"nm\": \"Tea (L)\", \"cnt\": \"2 x\", \"price\": \"12,000\"}"
-static const struct { const char *truth, *text; } labels[] = { /* text NULL: refused */
-    {"{\"gt_parse\": {\"menu\": [" TEA_JSON ", {\"nm\": \"Cake\", \"price\": \"8.50\"}], \"total\": {\"total_price\": \"20.50\"}}}",
-     "<s_total><s_total_price>20.50</s_total_price></s_total><s_menu>" TEA "<sep/><s_price>8.50</s_price><s_nm>Cake</s_nm></s_menu>"},
+static const struct {
+    const char *truth, *text;
+} labels[] = {
+    /* text NULL: refused */
+    {"{\"gt_parse\": {\"menu\": [" TEA_JSON
+     ", {\"nm\": \"Cake\", \"price\": \"8.50\"}], \"total\": {\"total_price\": \"20.50\"}}}",
+     "<s_total><s_total_price>20.50</s_total_price></s_total><s_menu>" TEA
+     "<sep/><s_price>8.50</s_price><s_nm>Cake</s_nm></s_menu>"},
     {"{\"gt_parse\": {\"menu\": " TEA_JSON ", \"total\": {\"total_price\": \"12,000\"}}}",
      "<s_total><s_total_price>12,000</s_total_price></s_total><s_menu>" TEA "</s_menu>"},
     {"{\"gt_parse\": {\"menu\": [" TEA_JSON "]}}", "<s_menu>" TEA "</s_menu>"},
@@ -125,17 +130,22 @@ static const struct { const char *truth, *text; } labels[] = { /* text NULL: ref
      "<s_menu><s_sub><s_nm>less ice</s_nm><sep/><s_nm>no sugar</s_nm></s_sub></s_menu>"},
     {"{\"gt_parse\": {\"menu\": {\"nm\": [\"Tea\", \"with lemon\"], \"price\": [\"1\", \"2\"]}}}",
      "<s_menu><s_price>1<sep/>2</s_price><s_nm>Tea<sep/>with lemon</s_nm></s_menu>"},
-    {"{\"gt_parse\": {\"menu\": {}, \"total\": {\"total_price\": \"1\"}}}", "<s_total><s_total_price>1</s_total_price></s_total><s_menu></s_menu>"},
-    {"{\"gt_parse\": {\"menu\": [], \"total\": {\"total_price\": \"1\"}}}", "<s_total><s_total_price>1</s_total_price></s_total><s_menu></s_menu>"},
-    {"{\"gt_parse\": {\"menu\": {\"nm\": \"\", \"price\": \"\"}}}", "<s_menu><s_price></s_price><s_nm></s_nm></s_menu>"},
+    {"{\"gt_parse\": {\"menu\": {}, \"total\": {\"total_price\": \"1\"}}}",
+     "<s_total><s_total_price>1</s_total_price></s_total><s_menu></s_menu>"},
+    {"{\"gt_parse\": {\"menu\": [], \"total\": {\"total_price\": \"1\"}}}",
+     "<s_total><s_total_price>1</s_total_price></s_total><s_menu></s_menu>"},
+    {"{\"gt_parse\": {\"menu\": {\"nm\": \"\", \"price\": \"\"}}}",
+     "<s_menu><s_price></s_price><s_nm></s_nm></s_menu>"},
     {"{\"gt_parse\": {}}", ""},
     {"{\"gt_parse\": {\"a\": null, \"b\": true, \"c\": false, \"d\": 3, \"e\": 1.0, \"f\": 0.1, \"g\": 100000.0}}",
      "<s_g>100000.0</s_g><s_f>0.1</s_f><s_e>1.0</s_e><s_d>3</s_d><s_c>False</s_c><s_b>True</s_b><s_a>None</s_a>"},
     {"{\"gt_parse\":{\"n\":123456789012345678901234567890}}", "<s_n>123456789012345678901234567890</s_n>"},
     {"{\"gt_parse\":[1e5, 1e16, 1.5e-4, 1.5e-5, -0, -0.0, 12.50, 1E22, 0.1e1, 123456789012345680.0, 5e-324]}",
-     "100000.0<sep/>1e+16<sep/>0.00015<sep/>1.5e-05<sep/>0<sep/>-0.0<sep/>12.5<sep/>1e+22<sep/>1.0<sep/>1.2345678901234568e+17<sep/>5e-324"},
+     "100000.0<sep/>1e+16<sep/>0.00015<sep/>1.5e-05<sep/>0<sep/>-0.0<sep/>12.5<sep/>1e+22<sep/>1.0<sep/"
+     ">1.2345678901234568e+17<sep/>5e-324"},
     {"{\"gt_parses\": [{\"a\": \"1\"}, {\"a\": \"2\"}]}", "<s_a>1</s_a>"},
-    {"{\"gt_parse\": {\"a\": \"1\"}, \"meta\": {\"image_id\": 7}, \"valid_line\": [{\"words\": []}], \"roi\": {}}", "<s_a>1</s_a>"},
+    {"{\"gt_parse\": {\"a\": \"1\"}, \"meta\": {\"image_id\": 7}, \"valid_line\": [{\"words\": []}], \"roi\": {}}",
+     "<s_a>1</s_a>"},
     {"{\"gt_parse\": [{\"a\": \"1\"}, {\"b\": \"2\"}]}", "<s_a>1</s_a><sep/><s_b>2</s_b>"},
     {"{\"gt_parse\": {\"text_sequence\": \"plain words\"}}", "plain words"},
     {"{\"gt_parse\": {\"text_sequence\": \"  two  spaces \\n tail \"}}", "  two  spaces \n tail "},
@@ -146,10 +156,20 @@ static const struct { const char *truth, *text; } labels[] = { /* text NULL: ref
     {"{\"gt_parse\":{\"a\":\"1\",\"b\":\"x\",\"a\":\"2\"}}", "<s_b>x</s_b><s_a>2</s_a>"},
     {"{\"gt_parse\":{\"nm\":\"\\u00e9\\u4e2d\\/\\t\\b\\f\\\"\\\\\"}}", "<s_nm>\xC3\xA9\xE4\xB8\xAD/\t\b\f\"\\</s_nm>"},
     {"{\"gt_parse\":{\"nm\":\"a 5, -3\\\" 7\"}}", "<s_nm>a 5, -3\" 7</s_nm>"},
-    {"{\"meta\":{\"image_id\":1}}", NULL}, {"{\"gt_parse\":{\"nm\":\"\\x41\"}}", NULL}, {"{\"gt_parse\":{\"nm\":\"\\u41\"}}", NULL},
-    {"{\"gt_parse\":{\"nm\":\"a\nb\"}}", NULL}, {"{\"gt_parse\":{\"n\":NaN}}", NULL}, {"{\"gt_parse\":{\"n\":1,}}", NULL},
-    {"{\"gt_parse\":{\"n\":\"1", NULL}, {"\xEF\xBB\xBF{\"gt_parse\":{\"a\":\"1\"}}", NULL}, {"{\"gt_parse\":{\"n\":01}}", NULL},
-    {"{\"gt_parse\":{1:\"a\"}}", NULL}, {"{\"gt_parse\":{\"n\":1e999}}", NULL}, {"{\"gt_parse\":{\"n\":--1}}", NULL}, {"7", NULL}, {"", NULL},
+    {"{\"meta\":{\"image_id\":1}}", NULL},
+    {"{\"gt_parse\":{\"nm\":\"\\x41\"}}", NULL},
+    {"{\"gt_parse\":{\"nm\":\"\\u41\"}}", NULL},
+    {"{\"gt_parse\":{\"nm\":\"a\nb\"}}", NULL},
+    {"{\"gt_parse\":{\"n\":NaN}}", NULL},
+    {"{\"gt_parse\":{\"n\":1,}}", NULL},
+    {"{\"gt_parse\":{\"n\":\"1", NULL},
+    {"\xEF\xBB\xBF{\"gt_parse\":{\"a\":\"1\"}}", NULL},
+    {"{\"gt_parse\":{\"n\":01}}", NULL},
+    {"{\"gt_parse\":{1:\"a\"}}", NULL},
+    {"{\"gt_parse\":{\"n\":1e999}}", NULL},
+    {"{\"gt_parse\":{\"n\":--1}}", NULL},
+    {"7", NULL},
+    {"", NULL},
 };
 
 static void label_table(void **state)
@@ -202,7 +222,8 @@ static void deep(void **state)
 static void marks(void **state)
 {
     static const char *const marked[] = {"12", "T", "2", "8", "C"};
-    const char truth[] = "{\"gt_parse\": {\"menu\": [" TEA_JSON ", {\"nm\": \"Cake\", \"price\": \"8.50\", \"cnt\": \"\"}]}}";
+    const char truth[] =
+        "{\"gt_parse\": {\"menu\": [" TEA_JSON ", {\"nm\": \"Cake\", \"price\": \"8.50\", \"cnt\": \"\"}]}}";
     const st_part *p = answer(*state, truth, sizeof truth - 1, 0);
     assert_non_null(p);
     assert_int_equal(p->n_marks, 5);
@@ -215,7 +236,8 @@ static void marks(void **state)
 
 static void damaged_lines(void **state)
 {
-    static const char file[] = "\xEF\xBB\xBF{\"file_name\": \"a.png\", \"ground_truth\": \"{\\\"gt_parse\\\": {\\\"a\\\": 1}}\"}\n"
+    static const char file[] =
+        "\xEF\xBB\xBF{\"file_name\": \"a.png\", \"ground_truth\": \"{\\\"gt_parse\\\": {\\\"a\\\": 1}}\"}\n"
         "\n  \r\n{broken\n{\"file_name\": 5, \"ground_truth\": \"{}\"}\n[1]\n{\"file_name\": \"b.png\"}\n"
         "{\"file_name\": \"c.png\", \"ground_truth\": \"{\xE9}\"}\n"
         "{\"file_name\": \"sub/../d.png\", \"ground_truth\": \"{\\\"gt_parse\\\": {\\\"a\\\": 2}}\"}";
@@ -228,19 +250,24 @@ static void damaged_lines(void **state)
         st_sample s;
         int rc = get(f, i, &s);
         if (rc != (good[i] ? ST_OK : ST_E_DATA)) fail_msg("line %d: %d %s", line[i], rc, f->error.message);
-        if (!good[i]) assert_non_null(strstr(f->error.message, st_arena_printf(f->arena, "metadata.jsonl:%d: ", line[i])));
+        if (!good[i])
+            assert_non_null(strstr(f->error.message, st_arena_printf(f->arena, "metadata.jsonl:%d: ", line[i])));
         else assert_non_null(strstr(s.turns[0].parts[0].path, i ? "/d.png" : "/a.png"));
     }
 }
 
 static void paths(void **state)
 {
-    static const struct { const char *name; int inside; } row[] = {
-        {"a.png", 1}, {"x/../a.png", 1}, {"./x//y/a.png", 1}, {"../a.png", 0}, {"x/../../a.png", 0}, {"/etc/passwd", 0}, {"..", 0}, {"", 0}};
+    static const struct {
+        const char *name;
+        int inside;
+    } row[] = {{"a.png", 1},         {"x/../a.png", 1},  {"./x//y/a.png", 1}, {"../a.png", 0},
+               {"x/../../a.png", 0}, {"/etc/passwd", 0}, {"..", 0},           {"", 0}};
     fixture *f = *state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         st_sample s;
-        char *text = st_arena_printf(f->arena, "{\"file_name\": \"%s\", \"ground_truth\": \"{\\\"gt_parse\\\": 1}\"}", row[i].name);
+        char *text = st_arena_printf(f->arena, "{\"file_name\": \"%s\", \"ground_truth\": \"{\\\"gt_parse\\\": 1}\"}",
+                                     row[i].name);
         write_file(f, "metadata.jsonl", text, strlen(text));
         assert_int_equal(open_set(f, 0, "train"), ST_OK);
         assert_int_equal(get(f, 0, &s), row[i].inside ? ST_OK : ST_E_DATA);
@@ -276,8 +303,9 @@ static void splits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(label_table), cmocka_unit_test(nul_is_kept), cmocka_unit_test(file_order), cmocka_unit_test(deep),
-        cmocka_unit_test(marks), cmocka_unit_test(damaged_lines), cmocka_unit_test(paths), cmocka_unit_test(splits),
+        cmocka_unit_test(label_table), cmocka_unit_test(nul_is_kept), cmocka_unit_test(file_order),
+        cmocka_unit_test(deep),        cmocka_unit_test(marks),       cmocka_unit_test(damaged_lines),
+        cmocka_unit_test(paths),       cmocka_unit_test(splits),
     };
     return cmocka_run_group_tests_name("cord", tests, setup, teardown);
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/data/test_image.c - every kind of PNG and JPEG to RGB, which way up, what is refused. Kept files with known colours,
- * and pictures made here with the libraries. */
+/* tests/data/test_image.c - every kind of PNG and JPEG to RGB, which way up, what is refused. Kept files with known
+ * colours, and pictures made here with the libraries. */
 #include <png.h>
 #include <stdio.h>
+
 #include <jpeglib.h>
+
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,23 +18,54 @@ static const st_image_rules on_white = {ST_ALPHA_WHITE, 100000000}, drop = {ST_A
 
 /* ---- kept files ---- */
 
-typedef struct kept { const char *name; int32_t w, h, corners; const char *refused; } kept;
+typedef struct kept {
+    const char *name;
+    int32_t w, h, corners;
+    const char *refused;
+} kept;
 enum { NONE = 0, EXACT, NEAR, GRAY, CLEAR /* top right and bottom left are transparent */ };
 static const kept files[] = {
-    {"png_rgb8.png", 64, 48, EXACT, NULL}, {"png_all_filters.png", 64, 48, EXACT, NULL}, {"png_adam7.png", 33, 17, EXACT, NULL},
-    {"png_idat_split.png", 64, 48, EXACT, NULL}, {"png_exif6.png", 64, 48, EXACT, NULL}, {"png_gray8.png", 64, 48, GRAY, NULL},
-    {"png_gray1.png", 50, 40, GRAY, NULL}, {"png_pal2.png", 64, 48, EXACT, NULL}, {"png_pal8_trns.png", 64, 48, NONE, NULL},
-    {"png_rgba.png", 64, 48, CLEAR, NULL}, {"png_ga8.png", 64, 48, GRAY, NULL}, {"png_gamma.png", 64, 48, EXACT, NULL},
-    {"png_1x1.png", 1, 1, NONE, NULL}, {"png_200x1.png", 200, 1, NONE, NULL}, {"png_201x1.png", 201, 1, NONE, NULL},
-    {"jpg_rgb.jpg", 64, 48, NEAR, NULL}, {"jpg_420_odd.jpg", 33, 17, NONE, NULL}, {"jpg_progressive.jpg", 64, 48, NEAR, NULL},
-    {"jpg_restart.jpg", 64, 48, NEAR, NULL}, {"jpg_long_comment.jpg", 64, 48, NEAR, NULL}, {"jpg_gray.jpg", 64, 48, GRAY, NULL},
-    {"jpg_rgb_adobe0.jpg", 64, 48, NEAR, NULL}, {"jpg_named.png", 64, 48, NEAR, NULL}, {"jpg_exif6_le.jpg", 64, 48, NEAR, NULL},
-    {"jpg_exif3_le.jpg", 64, 48, NEAR, NULL}, {"jpg_exif_bad_offset.jpg", 64, 48, NEAR, NULL},
-    {"jpg_cmyk_adobe.jpg", 64, 48, NEAR, NULL}, {"jpg_ycck_adobe.jpg", 64, 48, NEAR, NULL},
-    {"zero_byte.png", 0, 0, 0, "empty"}, {"text_named.png", 0, 0, 0, "not a picture"}, {"jpg_truncated.jpg", 0, 0, 0, "damaged JPEG"},
-    {"jpg_no_eoi.jpg", 0, 0, 0, "damaged JPEG"}, {"png_truncated.png", 0, 0, 0, "cut short"}, {"png_no_iend.png", 0, 0, 0, "cut short"},
-    {"png_bomb_60000.png", 0, 0, 0, "60000 x 60000"}, {"png_zero_width.png", 0, 0, 0, "PNG"}, {"jpg_bad_dht.jpg", 0, 0, 0, "damaged JPEG"},
-    {"jpg_arith.jpg", 0, 0, 0, "arithmetic"}, {"other.gif", 0, 0, 0, "GIF"}, {"other.webp", 0, 0, 0, "WebP"}, {"other.bmp", 0, 0, 0, "BMP"},
+    {"png_rgb8.png", 64, 48, EXACT, NULL},
+    {"png_all_filters.png", 64, 48, EXACT, NULL},
+    {"png_adam7.png", 33, 17, EXACT, NULL},
+    {"png_idat_split.png", 64, 48, EXACT, NULL},
+    {"png_exif6.png", 64, 48, EXACT, NULL},
+    {"png_gray8.png", 64, 48, GRAY, NULL},
+    {"png_gray1.png", 50, 40, GRAY, NULL},
+    {"png_pal2.png", 64, 48, EXACT, NULL},
+    {"png_pal8_trns.png", 64, 48, NONE, NULL},
+    {"png_rgba.png", 64, 48, CLEAR, NULL},
+    {"png_ga8.png", 64, 48, GRAY, NULL},
+    {"png_gamma.png", 64, 48, EXACT, NULL},
+    {"png_1x1.png", 1, 1, NONE, NULL},
+    {"png_200x1.png", 200, 1, NONE, NULL},
+    {"png_201x1.png", 201, 1, NONE, NULL},
+    {"jpg_rgb.jpg", 64, 48, NEAR, NULL},
+    {"jpg_420_odd.jpg", 33, 17, NONE, NULL},
+    {"jpg_progressive.jpg", 64, 48, NEAR, NULL},
+    {"jpg_restart.jpg", 64, 48, NEAR, NULL},
+    {"jpg_long_comment.jpg", 64, 48, NEAR, NULL},
+    {"jpg_gray.jpg", 64, 48, GRAY, NULL},
+    {"jpg_rgb_adobe0.jpg", 64, 48, NEAR, NULL},
+    {"jpg_named.png", 64, 48, NEAR, NULL},
+    {"jpg_exif6_le.jpg", 64, 48, NEAR, NULL},
+    {"jpg_exif3_le.jpg", 64, 48, NEAR, NULL},
+    {"jpg_exif_bad_offset.jpg", 64, 48, NEAR, NULL},
+    {"jpg_cmyk_adobe.jpg", 64, 48, NEAR, NULL},
+    {"jpg_ycck_adobe.jpg", 64, 48, NEAR, NULL},
+    {"zero_byte.png", 0, 0, 0, "empty"},
+    {"text_named.png", 0, 0, 0, "not a picture"},
+    {"jpg_truncated.jpg", 0, 0, 0, "damaged JPEG"},
+    {"jpg_no_eoi.jpg", 0, 0, 0, "damaged JPEG"},
+    {"png_truncated.png", 0, 0, 0, "cut short"},
+    {"png_no_iend.png", 0, 0, 0, "cut short"},
+    {"png_bomb_60000.png", 0, 0, 0, "60000 x 60000"},
+    {"png_zero_width.png", 0, 0, 0, "PNG"},
+    {"jpg_bad_dht.jpg", 0, 0, 0, "damaged JPEG"},
+    {"jpg_arith.jpg", 0, 0, 0, "arithmetic"},
+    {"other.gif", 0, 0, 0, "GIF"},
+    {"other.webp", 0, 0, 0, "WebP"},
+    {"other.bmp", 0, 0, 0, "BMP"},
 };
 
 static void check_pixel(const kept *f, const st_image *im, int32_t x, int32_t y, const uint8_t want[3], int within)
@@ -40,12 +73,14 @@ static void check_pixel(const kept *f, const st_image *im, int32_t x, int32_t y,
     const uint8_t *p = im->rgb + 3 * (y * im->width + x);
     for (int c = 0; c < 3; c++)
         if (abs(p[c] - want[c]) > within)
-            fail_msg("%s: pixel %d,%d is %d,%d,%d, expected %d,%d,%d", f->name, x, y, p[0], p[1], p[2], want[0], want[1], want[2]);
+            fail_msg("%s: pixel %d,%d is %d,%d,%d, expected %d,%d,%d", f->name, x, y, p[0], p[1], p[2], want[0],
+                     want[1], want[2]);
 }
 
 static void check_corners(const kept *f, const st_image *im)
 {
-    static const uint8_t color[4][3] = {{220, 40, 40}, {40, 180, 60}, {40, 70, 200}, {240, 240, 240}}, white[3] = {255, 255, 255};
+    static const uint8_t color[4][3] = {{220, 40, 40}, {40, 180, 60}, {40, 70, 200}, {240, 240, 240}},
+                         white[3] = {255, 255, 255};
     int32_t r = im->width - 1, b = im->height - 1;
     int within = f->corners == NEAR ? 12 : 0;
     if (f->corners == GRAY)
@@ -61,7 +96,8 @@ static void check_corners(const kept *f, const st_image *im)
 static void read_kept(st_arena *a, const char *name, char **data, size_t *n)
 {
     st_error e = {0};
-    if (st_file_read(st_arena_printf(a, "%s/tests/golden/pictures/%s", getenv("ST_SRCDIR"), name), a, data, n, &e)) fail_msg("%s", e.message);
+    if (st_file_read(st_arena_printf(a, "%s/tests/golden/pictures/%s", getenv("ST_SRCDIR"), name), a, data, n, &e))
+        fail_msg("%s", e.message);
 }
 
 static void kept_files(void **state)
@@ -76,7 +112,8 @@ static void kept_files(void **state)
         read_kept(a, f->name, &data, &n);
         int rc = st_image_decode(data, n, &on_white, a, &im, &e);
         if (f->refused) {
-            if (rc != ST_E_DATA || !strstr(e.message, f->refused)) fail_msg("%s: code %d, '%s'", f->name, rc, e.message);
+            if (rc != ST_E_DATA || !strstr(e.message, f->refused))
+                fail_msg("%s: code %d, '%s'", f->name, rc, e.message);
             continue;
         }
         if (rc != ST_OK) fail_msg("%s: %s", f->name, e.message);
@@ -118,12 +155,11 @@ static uint32_t sample(int x, int y, int c) /* 16 bits, different everywhere */
     return (uint32_t)(x * 4099 + y * 9001 + c * 21001 + 77) & 0xFFFF;
 }
 
-typedef struct made { int type, depth, interlaced, key; } made; /* key: tRNS */
+typedef struct made {
+    int type, depth, interlaced, key;
+} made; /* key: tRNS */
 
-static void collect(png_structp p, png_bytep data, png_size_t n)
-{
-    st_buf_add(png_get_io_ptr(p), data, n);
-}
+static void collect(png_structp p, png_bytep data, png_size_t n) { st_buf_add(png_get_io_ptr(p), data, n); }
 
 static void fill_row(const made *m, int y, int channels, uint8_t *row)
 {
@@ -149,8 +185,9 @@ static st_buf write_png(const made *m, const uint8_t *exif, uint32_t n_exif)
     png_color palette[256];
     uint8_t alphas[256], rows[H][8 * W];
     uint8_t *row[H];
-    png_color_16 key = {1, (uint16_t)(sample(1, 1, 0) >> (16 - m->depth)), (uint16_t)(sample(1, 1, 1) >> (16 - m->depth)),
-                        (uint16_t)(sample(1, 1, 2) >> (16 - m->depth)), (uint16_t)(sample(1, 1, 0) >> (16 - m->depth))};
+    png_color_16 key = {1, (uint16_t)(sample(1, 1, 0) >> (16 - m->depth)),
+                        (uint16_t)(sample(1, 1, 1) >> (16 - m->depth)), (uint16_t)(sample(1, 1, 2) >> (16 - m->depth)),
+                        (uint16_t)(sample(1, 1, 0) >> (16 - m->depth))};
     png_set_write_fn(p, &out, collect, NULL);
     png_set_IHDR(p, info, W, H, m->depth, m->type, m->interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE, 0, 0);
     for (int i = 0; i < 256; i++) {
@@ -176,7 +213,8 @@ static void expected_pixel(const made *m, int x, int y, int white, uint8_t rgb[3
     int max = (1 << m->depth) - 1, gray = !(m->type & PNG_COLOR_MASK_COLOR);
     uint32_t v[4], alpha = 255;
     for (int c = 0; c < 4; c++) v[c] = sample(x, y, c) >> (16 - m->depth);
-    for (int c = 0; c < 3; c++) rgb[c] = (uint8_t)(m->depth == 16 ? v[gray ? 0 : c] >> 8 : v[gray ? 0 : c] * 255 / (uint32_t)max);
+    for (int c = 0; c < 3; c++)
+        rgb[c] = (uint8_t)(m->depth == 16 ? v[gray ? 0 : c] >> 8 : v[gray ? 0 : c] * 255 / (uint32_t)max);
     if (m->type == PNG_COLOR_TYPE_PALETTE) {
         rgb[0] = (uint8_t)(v[0] * 3);
         rgb[1] = (uint8_t)(255 - v[0]);
@@ -195,8 +233,10 @@ static void expected_pixel(const made *m, int x, int y, int white, uint8_t rgb[3
 
 static void every_png(void **state)
 {
-    static const struct { int type, depth; } kind[] = {{0, 1}, {0, 2}, {0, 4}, {0, 8}, {0, 16}, {2, 8}, {2, 16}, {3, 1}, {3, 2}, {3, 4},
-                                                       {3, 8}, {4, 8}, {4, 16}, {6, 8}, {6, 16}};
+    static const struct {
+        int type, depth;
+    } kind[] = {{0, 1}, {0, 2}, {0, 4}, {0, 8}, {0, 16}, {2, 8}, {2, 16}, {3, 1},
+                {3, 2}, {3, 4}, {3, 8}, {4, 8}, {4, 16}, {6, 8}, {6, 16}};
     st_arena *a = st_arena_create(0);
     for (size_t k = 0; k < sizeof kind / sizeof kind[0]; k++) {
         for (int variant = 0; variant < 8; variant++) {
@@ -206,13 +246,16 @@ static void every_png(void **state)
             st_image im;
             st_error e = {0};
             int white = variant >> 2;
-            if (st_image_decode(file.data, file.n, white ? &on_white : &drop, a, &im, &e)) fail_msg("type %d depth %d: %s", m.type, m.depth, e.message);
+            if (st_image_decode(file.data, file.n, white ? &on_white : &drop, a, &im, &e))
+                fail_msg("type %d depth %d: %s", m.type, m.depth, e.message);
             assert_true(im.width == W && im.height == H);
             for (int i = 0; i < W * H; i++) {
                 uint8_t want[3];
                 expected_pixel(&m, i % W, i / W, white, want);
-                if (memcmp(im.rgb + 3 * i, want, 3)) fail_msg("type %d depth %d variant %d pixel %d: %d,%d,%d, expected %d,%d,%d", m.type, m.depth,
-                    variant, i, im.rgb[3 * i], im.rgb[3 * i + 1], im.rgb[3 * i + 2], want[0], want[1], want[2]);
+                if (memcmp(im.rgb + 3 * i, want, 3))
+                    fail_msg("type %d depth %d variant %d pixel %d: %d,%d,%d, expected %d,%d,%d", m.type, m.depth,
+                             variant, i, im.rgb[3 * i], im.rgb[3 * i + 1], im.rgb[3 * i + 2], want[0], want[1],
+                             want[2]);
             }
             st_buf_free(&file);
         }
@@ -222,8 +265,10 @@ static void every_png(void **state)
 
 static uint32_t make_exif(uint8_t *to, int orientation, int little)
 {
-    static const uint8_t big[] = {'M', 'M', 0, 42, 0, 0, 0, 8, 0, 2, 1, 0, 0, 3, 0, 0, 0, 1, 0, 9, 0, 0, 1, 0x12, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0};
-    static const uint8_t small[] = {'I', 'I', 42, 0, 8, 0, 0, 0, 2, 0, 0, 1, 3, 0, 1, 0, 0, 0, 9, 0, 0, 0, 0x12, 1, 3, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    static const uint8_t big[] = {'M', 'M', 0, 42, 0,    0, 0, 8, 0, 2, 1, 0, 0, 3, 0, 0, 0, 1, 0,
+                                  9,   0,   0, 1,  0x12, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0};
+    static const uint8_t small[] = {'I', 'I', 42, 0,    8, 0, 0, 0, 2, 0, 0, 1, 3, 0, 1, 0, 0, 0, 9,
+                                    0,   0,   0,  0x12, 1, 3, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     memcpy(to, little ? small : big, sizeof big);
     to[little ? 30 : 31] = (uint8_t)orientation;
     return sizeof big;
@@ -232,8 +277,15 @@ static uint32_t make_exif(uint8_t *to, int orientation, int little)
 /* Stored pixel (0,0) and (W-1,0) must come out where the orientation says. */
 static void every_orientation(void **state)
 {
-    static const int corner[9][2][2] = {{{0}}, {{0, 0}, {1, 0}}, {{1, 0}, {0, 0}}, {{1, 1}, {0, 1}}, {{0, 1}, {1, 1}},
-                                        {{0, 0}, {0, 1}}, {{1, 0}, {1, 1}}, {{1, 1}, {1, 0}}, {{0, 1}, {0, 0}}};
+    static const int corner[9][2][2] = {{{0}},
+                                        {{0, 0}, {1, 0}},
+                                        {{1, 0}, {0, 0}},
+                                        {{1, 1}, {0, 1}},
+                                        {{0, 1}, {1, 1}},
+                                        {{0, 0}, {0, 1}},
+                                        {{1, 0}, {1, 1}},
+                                        {{1, 1}, {1, 0}},
+                                        {{0, 1}, {0, 0}}};
     made m = {PNG_COLOR_TYPE_RGB, 8, 0, 0};
     st_arena *a = st_arena_create(0);
     for (int o = 0; o <= 9; o++) {
@@ -301,11 +353,13 @@ static void cut_anywhere(void **state)
         st_image im;
         st_error e = {0};
         assert_int_equal(st_image_decode(file, n, &on_white, a, &im, &e), ST_OK);
-        for (unsigned long cut = 0; cut < n; cut++) { /* its own block, so that a read past the end is seen by checkers */
+        for (unsigned long cut = 0; cut < n;
+             cut++) { /* its own block, so that a read past the end is seen by checkers */
             copy = malloc(cut + 1);
             memcpy(copy, file, cut);
             memset(&e, 0, sizeof e);
-            if (st_image_decode(copy, cut, &on_white, a, &im, &e) != ST_E_DATA) fail_msg("kind %d cut at %lu of %lu was read", k, cut, n);
+            if (st_image_decode(copy, cut, &on_white, a, &im, &e) != ST_E_DATA)
+                fail_msg("kind %d cut at %lu of %lu was read", k, cut, n);
             free(copy);
             st_arena_reset(a);
         }
@@ -341,8 +395,8 @@ static void limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kept_files), cmocka_unit_test(kept_details), cmocka_unit_test(every_png), cmocka_unit_test(every_orientation),
-        cmocka_unit_test(cut_anywhere), cmocka_unit_test(limits),
+        cmocka_unit_test(kept_files),        cmocka_unit_test(kept_details), cmocka_unit_test(every_png),
+        cmocka_unit_test(every_orientation), cmocka_unit_test(cut_anywhere), cmocka_unit_test(limits),
     };
     return cmocka_run_group_tests_name("image", tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/data/test_loader.c - the whole data path over the shipped data sets: order, determinism, save and restore, samples that
- * are set aside, borrowed media, mistakes in the spec. The encoder and position plugin are small ones of this file. */
+/* tests/data/test_loader.c - the whole data path over the shipped data sets: order, determinism, save and restore,
+ * samples that are set aside, borrowed media, mistakes in the spec. The encoder and position plugin are small ones of
+ * this file. */
 #include "config.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,13 +39,16 @@ static int prepare(const void *self, const st_worker *w, const st_media *m, cons
     memcpy(payload, m->rgb, (size_t)m->width * (size_t)m->height * 3);
     return ST_OK;
 }
-static int collate(const void *self, const st_worker *w, const st_media_caps *c, const st_media_plan *p, int32_t n, int32_t *meta)
+static int collate(const void *self, const st_worker *w, const st_media_caps *c, const st_media_plan *p, int32_t n,
+                   int32_t *meta)
 {
     meta[0] = n;
     return ST_OK;
 }
-static const st_encoder_ops encoder_ops = {.size = sizeof encoder_ops, .measure = measure, .layout = layout, .prepare = prepare, .collate = collate};
-static const st_plugin encoder_plugin = {ST_PLUGIN_HEAD(ST_KIND_ENCODER), .name = "test", .version = "1", .ops = &encoder_ops};
+static const st_encoder_ops encoder_ops = {
+    .size = sizeof encoder_ops, .measure = measure, .layout = layout, .prepare = prepare, .collate = collate};
+static const st_plugin encoder_plugin = {ST_PLUGIN_HEAD(ST_KIND_ENCODER), .name = "test", .version = "1",
+                                         .ops = &encoder_ops};
 
 static int assign(const void *self, const st_worker *w, const st_sequence *q, int32_t *pos)
 {
@@ -52,7 +56,8 @@ static int assign(const void *self, const st_worker *w, const st_sequence *q, in
     return ST_OK;
 }
 static const st_position_ops position_ops = {.size = sizeof position_ops, .axes = 1, .assign = assign};
-static const st_plugin position_plugin = {ST_PLUGIN_HEAD(ST_KIND_POSITION), .name = "test", .version = "1", .ops = &position_ops};
+static const st_plugin position_plugin = {ST_PLUGIN_HEAD(ST_KIND_POSITION), .name = "test", .version = "1",
+                                          .ops = &position_ops};
 
 /* ---- a world: spec text -> loader ---- */
 
@@ -69,7 +74,15 @@ typedef struct world {
     st_diags diags;
 } world;
 
-static const st_row_shape usual = {.tokens = 256, .sequences = 8, .max_len = 200, .axes = 1, .depths = 1, .n_tiles = 1, .tile = {64}, .media = 1,
+static const st_row_shape usual = {
+    .tokens = 256,
+    .sequences = 8,
+    .max_len = 200,
+    .axes = 1,
+    .depths = 1,
+    .n_tiles = 1,
+    .tile = {64},
+    .media = 1,
     .caps = {.payload = 1 << 20, .units = 256, .rows = 256, .meta = 4, .items = 8, .spans = 8}};
 
 static int open_world(world *w, const char *text, int shuffle, const char *pad)
@@ -77,8 +90,10 @@ static int open_world(world *w, const char *text, int shuffle, const char *pad)
     memset(w, 0, sizeof *w);
     w->shape = usual;
     w->arena = st_arena_create(0);
-    if (st_base_create(&w->base, tmpfile(), 2, 2) || st_spec_parse("test.ini", text, strlen(text), getenv("ST_SRCDIR"), &w->spec, &w->diags)
-        || st_registry_open_for(w->base, NULL, 0, w->spec, &w->registry, &w->diags)) fail_msg("%s", w->diags.item[0].error.message);
+    if (st_base_create(&w->base, tmpfile(), 2, 2) ||
+        st_spec_parse("test.ini", text, strlen(text), getenv("ST_SRCDIR"), &w->spec, &w->diags) ||
+        st_registry_open_for(w->base, NULL, 0, w->spec, &w->registry, &w->diags))
+        fail_msg("%s", w->diags.item[0].error.message);
     w->encoder = (st_instance){.plugin = &encoder_plugin, .self = (void *)(pad ? pad : ""), .section = "encoder"};
     if (!pad) w->encoder.self = (void *)"<|image_pad|>";
     w->position = (st_instance){.plugin = &position_plugin, .self = (void *)"", .section = "position"};
@@ -148,7 +163,8 @@ static void every_record_once(void **state)
                 seen[n / 53][w.row[r]->sample[i]]++;
             }
     }
-    for (int k = 0; k < 3; k++) for (int i = 0; i < 53; i++) assert_int_equal(seen[k][i], 1);
+    for (int k = 0; k < 3; k++)
+        for (int i = 0; i < 53; i++) assert_int_equal(seen[k][i], 1);
     assert_true(first[0] != first[1] || first[1] != first[2]);
     close_world(&w);
 }
@@ -179,8 +195,9 @@ static void one_pass(void **state)
 /* Threads, prefetch and cache never show in what comes out. */
 static void same_bytes(void **state)
 {
-    static const char *const how[] = {"[data]\nworkers = 1\nprefetch = no\n", "[data]\nworkers = 2\n", "[data]\ncache = 0\n",
-                                      "[data]\nworkers = 3\ncache = 20KiB\n", "[data]\nworkers = 2\nprefetch = no\ncache = 0\n"};
+    static const char *const how[] = {"[data]\nworkers = 1\nprefetch = no\n", "[data]\nworkers = 2\n",
+                                      "[data]\ncache = 0\n", "[data]\nworkers = 3\ncache = 20KiB\n",
+                                      "[data]\nworkers = 2\nprefetch = no\ncache = 0\n"};
     static const char *const what[] = {IDS, PICTURES};
     for (int k = 0; k < 2; k++) {
         uint64_t want[12];
@@ -294,10 +311,13 @@ static void write_set(const char *lines)
     char *png;
     size_t n;
     if (!folder[0]) assert_non_null(mkdtemp(strcpy(folder, "/tmp/strata-loader-XXXXXX")));
-    assert_int_equal(st_file_read(st_arena_printf(a, "%s/tests/golden/pictures/png_rgb8.png", getenv("ST_SRCDIR")), a, &png, &n, &e), ST_OK);
+    assert_int_equal(
+        st_file_read(st_arena_printf(a, "%s/tests/golden/pictures/png_rgb8.png", getenv("ST_SRCDIR")), a, &png, &n, &e),
+        ST_OK);
     assert_int_equal(st_file_write_atomic(st_arena_printf(a, "%s/a.png", folder), png, n, &e), ST_OK);
     assert_int_equal(st_file_write_atomic(st_arena_printf(a, "%s/empty.png", folder), "", 0, &e), ST_OK);
-    assert_int_equal(st_file_write_atomic(st_arena_printf(a, "%s/metadata.jsonl", folder), lines, strlen(lines), &e), ST_OK);
+    assert_int_equal(st_file_write_atomic(st_arena_printf(a, "%s/metadata.jsonl", folder), lines, strlen(lines), &e),
+                     ST_OK);
     st_arena_destroy(a);
 }
 
@@ -409,7 +429,12 @@ static void too_long(void **state)
 
 static void spec_mistakes(void **state)
 {
-    static const struct { const char *text, *word; int line; const char *pad; int64_t vocab; } row[] = {
+    static const struct {
+        const char *text, *word;
+        int line;
+        const char *pad;
+        int64_t vocab;
+    } row[] = {
         {"[tokenizer]\npath = none.json\n" IDS, "none.json", 2, NULL, 700},
         {TOKENIZER IDS, "621 tokens", 2, NULL, 620},
         {TOKENIZER IDS "[encoder]\n", "<|no_pad|>", 9, "<|no_pad|>", 700},
@@ -430,9 +455,11 @@ static void spec_mistakes(void **state)
             rc = st_loader_open(&w.context, "dataset.train", 1, &w.loader, &w.diags);
         }
         assert_true(rc != ST_OK && w.loader == NULL);
-        if (w.diags.n != 1) fail_msg("%s: %d mistakes: %s", row[i].word, w.diags.n, w.diags.n ? w.diags.item[1].error.message : "");
+        if (w.diags.n != 1)
+            fail_msg("%s: %d mistakes: %s", row[i].word, w.diags.n, w.diags.n ? w.diags.item[1].error.message : "");
         const st_error *e = &w.diags.item[0].error;
-        if (!strstr(e->message, row[i].word) || e->line != row[i].line) fail_msg("line %d, '%s', expected line %d, %s", e->line, e->message, row[i].line, row[i].word);
+        if (!strstr(e->message, row[i].word) || e->line != row[i].line)
+            fail_msg("line %d, '%s', expected line %d, %s", e->line, e->message, row[i].line, row[i].word);
         close_world(&w);
     }
 }
@@ -472,9 +499,10 @@ static int remove_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_record_once), cmocka_unit_test(one_pass), cmocka_unit_test(same_bytes), cmocka_unit_test(save_and_restore),
-        cmocka_unit_test(borrowed_media), cmocka_unit_test(mock_pictures), cmocka_unit_test(set_aside), cmocka_unit_test(counted_once),
-        cmocka_unit_test(too_long), cmocka_unit_test(spec_mistakes), cmocka_unit_test(told_once), cmocka_unit_test(ids_outside),
+        cmocka_unit_test(every_record_once), cmocka_unit_test(one_pass),       cmocka_unit_test(same_bytes),
+        cmocka_unit_test(save_and_restore),  cmocka_unit_test(borrowed_media), cmocka_unit_test(mock_pictures),
+        cmocka_unit_test(set_aside),         cmocka_unit_test(counted_once),   cmocka_unit_test(too_long),
+        cmocka_unit_test(spec_mistakes),     cmocka_unit_test(told_once),      cmocka_unit_test(ids_outside),
     };
     return cmocka_run_group_tests_name("loader", tests, NULL, remove_folder);
 }

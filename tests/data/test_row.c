@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/data/test_row.c - packed rows: one by hand, many by their rules, what does not fit, placeholders equal to features. */
+/* tests/data/test_row.c - packed rows: one by hand, many by their rules, what does not fit, placeholders equal to
+ * features. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -9,7 +10,8 @@
 
 #include "data/row.h"
 
-static int count_items(const void *self, const st_worker *w, const st_media_caps *c, const st_media_plan *p, int32_t n, int32_t *meta)
+static int count_items(const void *self, const st_worker *w, const st_media_caps *c, const st_media_plan *p, int32_t n,
+                       int32_t *meta)
 {
     meta[0] = n;
     for (int32_t i = 0; i < n; i++) meta[1 + i] = p[i].rows;
@@ -17,7 +19,15 @@ static int count_items(const void *self, const st_worker *w, const st_media_caps
 }
 static const st_encoder_ops encoder = {.size = sizeof encoder, .collate = count_items};
 
-static const st_row_shape shape = {.tokens = 16, .sequences = 3, .max_len = 10, .axes = 2, .depths = 2, .n_tiles = 1, .tile = {4}, .media = 1,
+static const st_row_shape shape = {
+    .tokens = 16,
+    .sequences = 3,
+    .max_len = 10,
+    .axes = 2,
+    .depths = 2,
+    .n_tiles = 1,
+    .tile = {4},
+    .media = 1,
     .caps = {.payload = 512, .units = 64, .rows = 16, .meta = 8, .items = 3, .spans = 3}};
 
 static void check_ints(const char *what, const int32_t *got, const int32_t *want, int n)
@@ -30,12 +40,14 @@ static void by_hand(void **state)
 {
     enum { P = 2 };
     static const int32_t a_ids[] = {5, 6, 7, 8, 9}, a_pos[] = {0, 1, 2, 3, 4, 10, 11, 12, 13, 14};
-    static const uint8_t a_train[] = {1, 0, 1, 1, 1}, a_content[] = {0, 0, 0, 1, 0}, b_train[] = {0, 0, 0, 1}, zeros[8] = {0};
+    static const uint8_t a_train[] = {1, 0, 1, 1, 1}, a_content[] = {0, 0, 0, 1, 0}, b_train[] = {0, 0, 0, 1},
+                         zeros[8] = {0};
     static const int32_t b_ids[] = {3, P, P, 4}, b_pos[] = {0, 1, 1, 2, 20, 21, 22, 23};
     static const st_media_run b_run[] = {{1, 2, ST_MEDIA_IMAGE, 0, {1, 1, 2}, 0}};
     uint8_t pixels[64];
     memset(pixels, 7, sizeof pixels);
-    const st_item b_item[] = {{{.size = sizeof(st_media_plan), .rows = 2, .units = 8, .spans = 1, .payload = 64}, pixels}};
+    const st_item b_item[] = {
+        {{.size = sizeof(st_media_plan), .rows = 2, .units = 8, .spans = 1, .payload = 64}, pixels}};
     const st_prepared a = {5, 0, 0, a_ids, a_train, a_content, a_pos, NULL, NULL, 41, "a"};
     const st_prepared b = {4, 1, 1, b_ids, b_train, zeros, b_pos, b_run, b_item, 42, "b"};
     st_arena *arena = st_arena_create(0);
@@ -50,17 +62,19 @@ static void by_hand(void **state)
         assert_int_equal(st_row_add(r, &b, &fits, &e), ST_OK);
         assert_int_equal(fits, 1);
         assert_int_equal(st_row_finish(r, &encoder, NULL, NULL, &e), ST_OK);
-        static const int32_t ids[] = {5, 6, 7, 8, 9, 3, P, P, 4, -1, -1, -1, -1, -1, -1, -1,
-                                      6, 7, 8, 9, -1, P, P, 4, -1, -1, -1, -1, -1, -1, -1, -1,
+        static const int32_t ids[] = {5, 6, 7, 8,  9,  3, P, P,  4,  -1, -1, -1, -1, -1, -1, -1,
+                                      6, 7, 8, 9,  -1, P, P, 4,  -1, -1, -1, -1, -1, -1, -1, -1,
                                       7, 8, 9, -1, -1, P, 4, -1, -1, -1, -1, -1, -1, -1, -1, -1};
-        static const int32_t labels[] = {-1, 7, 8, 9, -1, -1, -1, 4, -1, -1, -1, -1, -1, -1, -1, -1,
-                                         7, 8, 9, -1, -1, -1, 4, -1, -1, -1, -1, -1, -1, -1, -1, -1,
-                                         8, 9, -1, -1, -1, 4, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
-        static const int32_t media[] = {-1, -1, -1, -1, -1, -1, 0, 1, -1, -1, -1, -1, -1, -1, -1, -1,
-                                        -1, -1, -1, -1, -1, 0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
-                                        -1, -1, -1, -1, -1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
-        static const int32_t trained[] = {1, 2, 3, 7, -1}, trained2[] = {0, 1, 5, -1}, pos[] = {0, 1, 2, 3, 4, 0, 1, 1, 2, 0};
-        static const int32_t order[] = {9, 10, 11, 12, 13, 14, 15, 6, 7, 5, 8, 0, 1, 2, 3, 4}, segments[] = {0, 5, 9, 16, 16};
+        static const int32_t labels[] = {-1, 7, 8,  9,  -1, -1, -1, 4,  -1, -1, -1, -1, -1, -1, -1, -1,
+                                         7,  8, 9,  -1, -1, -1, 4,  -1, -1, -1, -1, -1, -1, -1, -1, -1,
+                                         8,  9, -1, -1, -1, 4,  -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+        static const int32_t media[] = {-1, -1, -1, -1, -1, -1, 0,  1,  -1, -1, -1, -1, -1, -1, -1, -1,
+                                        -1, -1, -1, -1, -1, 0,  1,  -1, -1, -1, -1, -1, -1, -1, -1, -1,
+                                        -1, -1, -1, -1, -1, 1,  -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+        static const int32_t trained[] = {1, 2, 3, 7, -1}, trained2[] = {0, 1, 5, -1},
+                             pos[] = {0, 1, 2, 3, 4, 0, 1, 1, 2, 0};
+        static const int32_t order[] = {9, 10, 11, 12, 13, 14, 15, 6, 7, 5, 8, 0, 1, 2, 3, 4},
+                             segments[] = {0, 5, 9, 16, 16};
         static const int32_t spans[] = {0, 5, 0, 0, 5, 4, 0, 0, 0, 5, 0, 0, 5, 4, 0, 0};
         static const int32_t tiles[] = {0, 0, 4, 0, 4, 1, 1, 5, 4, 2, 9, 4, 2, 13, 3, 0, 0, 0};
         check_ints("ids", r->ids, ids, 48);
@@ -89,7 +103,13 @@ static void by_hand(void **state)
 
 /* ---- many random rows against the rules ---- */
 
-typedef struct made { st_prepared p; int32_t ids[12], pos[24]; uint8_t train[12], content[12], pixels[128]; st_media_run run[1]; st_item item[1]; } made;
+typedef struct made {
+    st_prepared p;
+    int32_t ids[12], pos[24];
+    uint8_t train[12], content[12], pixels[128];
+    st_media_run run[1];
+    st_item item[1];
+} made;
 
 static int32_t pick(int64_t seed, int64_t i, int32_t n)
 {
@@ -115,7 +135,12 @@ static void make(made *m, int64_t seed)
         m->train[i] = 0;
     }
     memset(m->pixels, (int)(1 + seed % 200), sizeof m->pixels);
-    m->item[0] = (st_item){{.size = sizeof(st_media_plan), .rows = rows, .units = 4 * rows, .spans = 1, .payload = 64 + 64 * pick(seed, 2, 2)}, m->pixels};
+    m->item[0] = (st_item){{.size = sizeof(st_media_plan),
+                            .rows = rows,
+                            .units = 4 * rows,
+                            .spans = 1,
+                            .payload = 64 + 64 * pick(seed, 2, 2)},
+                           m->pixels};
 }
 
 static void check_depth(const st_packed_row *r, const made *m, int32_t k)
@@ -133,7 +158,8 @@ static void check_depth(const st_packed_row *r, const made *m, int32_t k)
         }
         row += p->n_runs ? m[s].run[0].n : 0;
     }
-    for (int32_t i = r->n_tokens; i < T; i++) assert_true(r->ids[k * T + i] == -1 && r->labels[k * T + i] == -1 && r->media[k * T + i] == -1);
+    for (int32_t i = r->n_tokens; i < T; i++)
+        assert_true(r->ids[k * T + i] == -1 && r->labels[k * T + i] == -1 && r->media[k * T + i] == -1);
     int32_t n = 0;
     for (int32_t i = 0; i < T; i++) {
         if (r->labels[k * T + i] >= 0) assert_int_equal(r->trained[k * T + n++], i);
@@ -216,7 +242,7 @@ static void what_never_fits(void **state)
     p.n_runs = p.n_items = 1;
     memset(&e, 0, sizeof e);
     assert_int_equal(st_row_add(r, &p, &fits, &e), ST_OK); /* a payload of another rank: left zero */
-    item[0].plan.rows = 4; /* one feature without a placeholder */
+    item[0].plan.rows = 4;                                 /* one feature without a placeholder */
     assert_int_equal(st_row_check(&shape, &p, &e), ST_E_INTERNAL);
     item[0].plan.rows = 3;
     item[0].plan.payload = 1024;
@@ -240,6 +266,7 @@ static void what_never_fits(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(by_hand), cmocka_unit_test(by_rule), cmocka_unit_test(what_never_fits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(by_hand), cmocka_unit_test(by_rule),
+                                       cmocka_unit_test(what_never_fits)};
     return cmocka_run_group_tests_name("row", tests, NULL, NULL);
 }

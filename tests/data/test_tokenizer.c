@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/data/test_tokenizer.c - ids of the golden rows, offsets, both spellings of merges, normal form, files that lie. */
+/* tests/data/test_tokenizer.c - ids of the golden rows, offsets, both spellings of merges, normal form, files that
+ * lie. */
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdlib.h>
@@ -50,11 +51,15 @@ static void golden_rows(void **state)
     size_t i, j;
     assert_int_equal(st_tokenizer_size(t), 621);
     assert_int_equal(json_array_size(rows), 41);
-    json_array_foreach(rows, i, row) {
-        const json_t *text = json_object_get(row, "text"), *ids = json_object_get(row, "ids"), *decoded = json_object_get(row, "decoded");
+    json_array_foreach(rows, i, row)
+    {
+        const json_t *text = json_object_get(row, "text"), *ids = json_object_get(row, "ids"),
+                     *decoded = json_object_get(row, "decoded");
         st_tokens k = encode(t, json_string_value(text), json_string_length(text), 1, a);
-        if ((size_t)k.n != json_array_size(ids)) fail_msg("row %zu: %d ids, expected %zu", i, k.n, json_array_size(ids));
-        for (j = 0; j < json_array_size(ids); j++) assert_int_equal(k.ids[j], json_integer_value(json_array_get(ids, j)));
+        if ((size_t)k.n != json_array_size(ids))
+            fail_msg("row %zu: %d ids, expected %zu", i, k.n, json_array_size(ids));
+        for (j = 0; j < json_array_size(ids); j++)
+            assert_int_equal(k.ids[j], json_integer_value(json_array_get(ids, j)));
         check_offsets(k, json_string_length(text));
         st_buf out = {0};
         st_error e = {0};
@@ -72,8 +77,11 @@ static void golden_rows(void **state)
 static void both_spellings(void **state)
 {
     static const char *const name[] = {"merges_strings.json", "merges_pairs.json"};
-    static const struct { const char *text; int n, ids[6]; } row[] = {
-        {"hello world", 2, {259, 264}}, {"hello  world", 3, {259, 32, 264}}, {"####", 2, {265, 265}},
+    static const struct {
+        const char *text;
+        int n, ids[6];
+    } row[] = {
+        {"hello world", 2, {259, 264}},          {"hello  world", 3, {259, 32, 264}},           {"####", 2, {265, 265}},
         {"cafe\xCC\x81", 4, {99, 97, 102, 266}}, {"hello\nworld", 5, {259, 10, 119, 261, 263}}, {"12", 2, {49, 50}}};
     st_arena *a = st_arena_create(0);
     for (int f = 0; f < 2; f++) {
@@ -101,7 +109,8 @@ static void pieces(void **state)
         {"I", "'ll", " we", "'ve", " it", "'s", " THEY", "'RE", " don", "'t", " '", "tis", " rock", "'n", "'roll"},
         {"\xE8\x8C\xB6", " ", "2", "\xE4\xBB\xBD", "\xE3\x80\x81\xE5\x85\xB1\xE4\xBA\xBA\xE6\xB0\x91\xE5\xB8\x81"},
         {"\xF0\xA0\x80\x80\xF0\x9D\x92\x9C", "\xF0\x9F\x98\x80"},
-        {"a", "\xEF\xBB\xBF" "b"},
+        {"a", "\xEF\xBB\xBF"
+              "b"},
         {"abc", " \xE2\x80\xAE", "def", "\xE2\x80\xAC", " ghi"}};
     st_arena *a = st_arena_create(0);
     st_tokenizer *t = open_golden(a, "tokenizer.json");
@@ -176,14 +185,17 @@ static void original_offsets(void **state)
 /* Random strings over characters that compose, reorder and decompose; the library's whole-string form is the judge. */
 static void normal_form(void **state)
 {
-    static const int32_t from[] = {'a', 'e', 'o', 0x300, 0x301, 0x323, 0x327, 0x338, 0x344, 0x1E9B, 0x1E69, 0x212B, 0x1100, 0x1161, 0x11A8,
-        0xAC00, 0x11A7, 0x9C7, 0x9BE, 0x9D7, 0x1F82, 0xFB1D, 0x2ADC, 0x1D15E, 0x958, 0x93C, 0x915, 0x3B1, 0x345, 0x313, 0x34F, ' '};
+    static const int32_t from[] = {'a',    'e',     'o',    0x300,  0x301,  0x323,  0x327, 0x338, 0x344, 0x1E9B, 0x1E69,
+                                   0x212B, 0x1100,  0x1161, 0x11A8, 0xAC00, 0x11A7, 0x9C7, 0x9BE, 0x9D7, 0x1F82, 0xFB1D,
+                                   0x2ADC, 0x1D15E, 0x958,  0x93C,  0x915,  0x3B1,  0x345, 0x313, 0x34F, ' '};
     st_arena *a = st_arena_create(0);
     for (int round = 0; round < 4000; round++) {
         char text[80];
         size_t n = 0;
         int m = 1 + (int)(st_random_u64(1, 0, round) % 12);
-        for (int i = 0; i < m; i++) n += (size_t)st_utf8_write(from[st_random_u64(2, (uint64_t)round, i) % (sizeof from / sizeof from[0])], text + n);
+        for (int i = 0; i < m; i++)
+            n += (size_t)st_utf8_write(from[st_random_u64(2, (uint64_t)round, i) % (sizeof from / sizeof from[0])],
+                                       text + n);
         text[n] = 0;
         st_span_text s;
         assert_int_equal(st_nfc(text, n, 0, a, &s), ST_OK);
@@ -225,7 +237,8 @@ static void bad_text(void **state)
     st_buf out = {0};
     memset(&e, 0, sizeof e);
     assert_int_equal(st_tokenizer_decode(t, half, 2, 0, &out, &e), ST_OK);
-    assert_string_equal(out.data, "\xEF\xBF\xBD" "a");
+    assert_string_equal(out.data, "\xEF\xBF\xBD"
+                                  "a");
     st_buf_free(&out);
     st_tokenizer_close(t);
     st_arena_destroy(a);
@@ -268,14 +281,19 @@ static int with(const char *json, const char *old, const char *new, st_error *e)
 
 static void refusals(void **state)
 {
-    static const struct { const char *old, *new; int code; const char *word; } row[] = {
+    static const struct {
+        const char *old, *new;
+        int code;
+        const char *word;
+    } row[] = {
         {"\"type\": \"NFC\"", "\"type\": \"NFKC\"", ST_E_UNSUPPORTED, "NFKC"},
         {"\"type\": \"BPE\"", "\"type\": \"Unigram\"", ST_E_UNSUPPORTED, "Unigram"},
         {"\"type\": \"Split\"", "\"type\": \"Metaspace\"", ST_E_UNSUPPORTED, "Metaspace"},
         {"\"behavior\": \"Isolated\"", "\"behavior\": \"Removed\"", ST_E_UNSUPPORTED, "Removed"},
         {"\"byte_fallback\": false", "\"byte_fallback\": true", ST_E_UNSUPPORTED, "byte_fallback"},
         {"\"dropout\": null", "\"dropout\": 0.1", ST_E_UNSUPPORTED, "dropout"},
-        {"\"continuing_subword_prefix\": \"\"", "\"continuing_subword_prefix\": \"##\"", ST_E_UNSUPPORTED, "continuing_subword_prefix"},
+        {"\"continuing_subword_prefix\": \"\"", "\"continuing_subword_prefix\": \"##\"", ST_E_UNSUPPORTED,
+         "continuing_subword_prefix"},
         {"\\\\p{N}|", "\\\\p{N}|(", ST_E_CONFIG, "pattern"},
         {"\"special\": true", "\"special\": 7", ST_E_CONFIG, "special"},
         {"\"id\": 267", "\"id\": -1", ST_E_CONFIG, "<|im_end|>"},
@@ -300,7 +318,8 @@ static void refusals(void **state)
     assert_int_equal(open_text(json, n, &e), ST_OK);
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         int rc = with(json, row[i].old, row[i].new, &e);
-        if (rc != row[i].code || !strstr(e.message, row[i].word)) fail_msg("%s: code %d, '%s'", row[i].new, rc, e.message);
+        if (rc != row[i].code || !strstr(e.message, row[i].word))
+            fail_msg("%s: code %d, '%s'", row[i].new, rc, e.message);
     }
     assert_int_equal(st_file_read(golden(a, "truncated.json"), a, &json, &n, &e), ST_OK);
     assert_int_equal(open_text(json, n, &e), ST_E_CONFIG);
@@ -357,9 +376,10 @@ static void stripping(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_rows), cmocka_unit_test(both_spellings), cmocka_unit_test(pieces), cmocka_unit_test(special_tokens),
-        cmocka_unit_test(original_offsets), cmocka_unit_test(normal_form), cmocka_unit_test(long_word), cmocka_unit_test(bad_text),
-        cmocka_unit_test(refusals), cmocka_unit_test(damaged_bytes), cmocka_unit_test(stripping),
+        cmocka_unit_test(golden_rows),    cmocka_unit_test(both_spellings),   cmocka_unit_test(pieces),
+        cmocka_unit_test(special_tokens), cmocka_unit_test(original_offsets), cmocka_unit_test(normal_form),
+        cmocka_unit_test(long_word),      cmocka_unit_test(bad_text),         cmocka_unit_test(refusals),
+        cmocka_unit_test(damaged_bytes),  cmocka_unit_test(stripping),
     };
     return cmocka_run_group_tests_name("tokenizer", tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* datasets/cord_v2 - receipts in the layout of CORD-V2: a folder with pictures and metadata.jsonl, one object a line with
- * file_name and ground_truth (JSON in a string). One line is one record; blank lines are none. A damaged line is a record that
- * cannot be given: the error names file and line, the host sets it aside. */
+/* datasets/cord_v2 - receipts in the layout of CORD-V2: a folder with pictures and metadata.jsonl, one object a line
+ * with file_name and ground_truth (JSON in a string). One line is one record; blank lines are none. A damaged line is
+ * a record that cannot be given: the error names file and line, the host sets it aside. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdbool.h>
@@ -11,14 +11,19 @@
 
 #include "cord_v2.h"
 
-typedef struct line { size_t at, n; int32_t number; } line;
+typedef struct line {
+    size_t at, n;
+    int32_t number;
+} line;
 
 struct cord {
     const char *path, *root, *task_prompt;
     int32_t key_order;
     char *file, *folder, *within; /* metadata.jsonl; its folder and the folder pictures must lie in, resolved */
-    char *text; size_t n;
-    line *lines; int64_t n_lines;
+    char *text;
+    size_t n;
+    line *lines;
+    int64_t n_lines;
 };
 
 /* ---- opening ---- */
@@ -68,20 +73,23 @@ static int find_file(struct cord *m, const st_worker *w, const char *split)
     if (!f) {
         int why = errno;
         free(folder);
-        return ST_WORKER_FAIL(w, ST_E_NOTFOUND, "no metadata.jsonl in %s/%s or %s: %s", m->path, split ? split : "", m->path, strerror(why));
+        return ST_WORKER_FAIL(w, ST_E_NOTFOUND, "no metadata.jsonl in %s/%s or %s: %s", m->path, split ? split : "",
+                              m->path, strerror(why));
     }
     m->folder = realpath(folder, NULL);
     m->within = realpath(m->root ? m->root : m->path, NULL);
     free(folder);
-    int rc = m->folder && m->within ? read_file(m, w, f)
-                                    : ST_WORKER_FAIL(w, ST_E_NOTFOUND, "%s: no such folder", m->folder && m->root ? m->root : m->path);
+    int rc = m->folder && m->within
+                 ? read_file(m, w, f)
+                 : ST_WORKER_FAIL(w, ST_E_NOTFOUND, "%s: no such folder", m->folder && m->root ? m->root : m->path);
     fclose(f);
     return rc;
 }
 
 static bool is_blank(const char *p, size_t n)
 {
-    for (size_t i = 0; i < n; i++) if (p[i] != ' ' && p[i] != '\t' && p[i] != '\r') return false;
+    for (size_t i = 0; i < n; i++)
+        if (p[i] != ' ' && p[i] != '\t' && p[i] != '\r') return false;
     return true;
 }
 
@@ -129,10 +137,7 @@ static int cord_open(void *self, const st_worker *w, const char *split)
     return rc;
 }
 
-static int64_t cord_count(const void *self)
-{
-    return ((const struct cord *)self)->n_lines;
-}
+static int64_t cord_count(const void *self) { return ((const struct cord *)self)->n_lines; }
 
 /* ---- one record ---- */
 
@@ -175,7 +180,8 @@ static int picture_path(const struct cord *m, const st_worker *w, const line *l,
     resolve(path);
     bool inside = within == 1 || (strncmp(path, m->within, within) == 0 && path[within] == '/');
     if (!inside)
-        return ST_WORKER_FAIL(w, ST_E_DATA, "%s:%d: file_name '%.100s' leads out of %s (key root)", m->file, l->number, text, m->within);
+        return ST_WORKER_FAIL(w, ST_E_DATA, "%s:%d: file_name '%.100s' leads out of %s (key root)", m->file, l->number,
+                              text, m->within);
     *out = path;
     return ST_OK;
 }
@@ -188,7 +194,11 @@ static int build(const struct cord *m, const st_worker *w, const char *path, con
     if (!part || !turn) return ST_WORKER_FAIL(w, ST_E_NOMEM, "no memory for a record");
     part[0] = (st_part){.type = ST_PART_IMAGE, .path = path};
     if (asks == 2) part[1] = (st_part){.type = ST_PART_TEXT, .text = m->task_prompt, .n_text = strlen(m->task_prompt)};
-    part[2] = (st_part){.type = ST_PART_TEXT, .text = label->text, .n_text = label->n, .marks = label->marks, .n_marks = label->n_marks};
+    part[2] = (st_part){.type = ST_PART_TEXT,
+                        .text = label->text,
+                        .n_text = label->n,
+                        .marks = label->marks,
+                        .n_marks = label->n_marks};
     turn[0] = (st_turn){.role = "user", .parts = part, .n_parts = asks};
     turn[1] = (st_turn){.role = "assistant", .parts = part + 2, .n_parts = 1, .train = 1};
     s->turns = turn;
@@ -206,7 +216,8 @@ static int read_record(const struct cord *m, const st_worker *w, const line *l, 
     if (!json_is_object(record)) return ST_WORKER_FAIL(w, ST_E_DATA, "%s:%d: not an object", m->file, l->number);
     if (json_is_string(name)) s->id = arena_copy(w, json_string_value(name), json_string_length(name));
     ST_TRY(picture_path(m, w, l, name, &path));
-    if (!json_is_string(truth)) return ST_WORKER_FAIL(w, ST_E_DATA, "%s:%d: no \"ground_truth\" with JSON in a string", m->file, l->number);
+    if (!json_is_string(truth))
+        return ST_WORKER_FAIL(w, ST_E_DATA, "%s:%d: no \"ground_truth\" with JSON in a string", m->file, l->number);
     quiet.error = &inner;
     int rc = cord_label_of(&quiet, json_string_value(truth), json_string_length(truth), m->key_order, &label);
     if (rc != ST_OK) return ST_WORKER_FAIL(w, rc, "%s:%d: %s", m->file, l->number, inner.message);
@@ -217,7 +228,8 @@ static int cord_get(const void *self, const st_worker *w, int64_t index, st_samp
 {
     const struct cord *m = self;
     if (index < 0 || index >= m->n_lines)
-        return ST_WORKER_FAIL(w, ST_E_NOTFOUND, "%s: record %lld of %lld", m->file, (long long)index, (long long)m->n_lines);
+        return ST_WORKER_FAIL(w, ST_E_NOTFOUND, "%s: record %lld of %lld", m->file, (long long)index,
+                              (long long)m->n_lines);
     const line *l = &m->lines[index];
     json_error_t why;
     json_t *record = json_loadb(m->text + l->at, l->n, 0, &why);
@@ -230,16 +242,19 @@ static int cord_get(const void *self, const st_worker *w, int64_t index, st_samp
 static const st_param params[] = {
     ST_PARAM(struct cord, path, ST_P_PATH, NULL, 0, 0, "", NULL, ST_PF_REQUIRED,
              "folder with metadata.jsonl and the pictures, or with such a folder for each split"),
-    ST_PARAM(struct cord, root, ST_P_PATH, NULL, 0, 0, "", NULL, 0, "file_name must not lead out of this folder; default: path"),
+    ST_PARAM(struct cord, root, ST_P_PATH, NULL, 0, 0, "", NULL, 0,
+             "file_name must not lead out of this folder; default: path"),
     ST_STR(struct cord, task_prompt, NULL, 0, "text behind the picture; default: [chat] prompt"),
     ST_CHOICE(struct cord, key_order, "sorted", "sorted|file", 0,
-              "order of tags in a label: sorted (descending, as the reference converter writes them), or as the file has them"),
+              "order of tags in a label: sorted (descending, as the reference converter writes them), or as the file "
+              "has them"),
 };
 
 ST_EXPORT const st_plugin *st_plugin_v1(void);
 ST_EXPORT const st_plugin *st_plugin_v1(void)
 {
-    static const st_dataset_ops ops = {.size = sizeof ops, .open = cord_open, .count = cord_count, .get = cord_get, .close = cord_close};
+    static const st_dataset_ops ops = {
+        .size = sizeof ops, .open = cord_open, .count = cord_count, .get = cord_get, .close = cord_close};
     static const st_plugin plugin = {
         ST_PLUGIN_HEAD(ST_KIND_DATASET),
         .n_params = ST_COUNT(params),
@@ -249,8 +264,9 @@ ST_EXPORT const st_plugin *st_plugin_v1(void)
         .license = "Apache-2.0",
         .author = "the strata authors",
         .summary = "receipts in the layout of CORD-V2",
-        .description = "A folder with pictures and metadata.jsonl (file_name, ground_truth). The answer is the tagged text of "
-                       "gt_parse. Evaluation scores the beginning of words and the leading digits of amounts as content.",
+        .description =
+            "A folder with pictures and metadata.jsonl (file_name, ground_truth). The answer is the tagged text of "
+            "gt_parse. Evaluation scores the beginning of words and the leading digits of amounts as content.",
         .params = params,
         .ops = &ops,
     };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* datasets/cord_v2/label.c - ground truth to the tagged text of a label.
  *
- * {"nm": "Tea", "cnt": ["1", "2"]} is <s_nm>Tea</s_nm><s_cnt>1<sep/>2</s_cnt>; an object with text_sequence alone is that text.
- * Keys go in descending order of their bytes, as in the reference converter, or as the file has them. Values that are no
- * strings are written as Python prints them, so numbers keep every digit. */
+ * {"nm": "Tea", "cnt": ["1", "2"]} is <s_nm>Tea</s_nm><s_cnt>1<sep/>2</s_cnt>; an object with text_sequence alone is
+ * that text. Keys go in descending order of their bytes, as in the reference converter, or as the file has them.
+ * Values that are no strings are written as Python prints them, so numbers keep every digit. */
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -11,12 +11,14 @@
 
 #include "cord_v2.h"
 
-typedef struct writer { const st_worker *w; cord_label *out; size_t room; int32_t marks_room, order; } writer;
+typedef struct writer {
+    const st_worker *w;
+    cord_label *out;
+    size_t room;
+    int32_t marks_room, order;
+} writer;
 
-static int no_memory(const st_worker *w)
-{
-    return ST_WORKER_FAIL(w, ST_E_NOMEM, "no memory for a label");
-}
+static int no_memory(const st_worker *w) { return ST_WORKER_FAIL(w, ST_E_NOMEM, "no memory for a label"); }
 
 static int put(writer *t, const char *text, size_t n)
 {
@@ -186,7 +188,11 @@ static int quote_numbers(const st_worker *w, const char *json, size_t n, char **
 
 /* ---- objects ---- */
 
-typedef struct field { const char *key; size_t n; json_t *value; } field;
+typedef struct field {
+    const char *key;
+    size_t n;
+    json_t *value;
+} field;
 
 static int descending(const void *a, const void *b)
 {
@@ -225,7 +231,8 @@ static int put_any(writer *t, json_t *v) /* as deep as the JSON reader allows: 2
     if (json_is_true(v)) return put_value(t, "True", 4);
     if (json_is_false(v)) return put_value(t, "False", 5);
     if (json_is_null(v)) return put_value(t, "None", 4);
-    json_array_foreach(v, i, item) {
+    json_array_foreach(v, i, item)
+    {
         if (i > 0) ST_TRY(put(t, "<sep/>", 6));
         ST_TRY(put_any(t, item));
     }

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* datasets/mock - seeded synthetic samples for tests and benchmarks: no files, the same on every machine.
  *
- * images = 0: ready token ids, uniform over the vocabulary, of uniform length; the first `prompt` tokens are not trained.
- * images > 0: a chat with that many pictures of 2 x 2 gray fields and an answer that spells the fields' levels, so a model
- * that looks can learn it. Pictures are PNG files built here (stored, not compressed). */
+ * images = 0: ready token ids, uniform over the vocabulary, of uniform length; the first `prompt` tokens are not
+ * trained. images > 0: a chat with that many pictures of 2 x 2 gray fields and an answer that spells the fields'
+ * levels, so a model that looks can learn it. Pictures are PNG files built here (stored, not compressed). */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <strata/dataset.h>
 
-struct mock { int64_t samples, seed, min_tokens, max_tokens, prompt, vocab, images, width, height; };
+struct mock {
+    int64_t samples, seed, min_tokens, max_tokens, prompt, vocab, images, width, height;
+};
 
 enum { STREAM_LENGTH = 1, STREAM_IDS, STREAM_LEVELS, LEVELS = 10, FIELDS = 4 };
 
@@ -23,10 +25,7 @@ static int64_t draw(const struct mock *m, const st_host *h, int stream, int64_t 
     return k < n ? k : n - 1;
 }
 
-static int no_memory(const st_worker *w)
-{
-    return ST_WORKER_FAIL(w, ST_E_NOMEM, "mock: no memory for a sample");
-}
+static int no_memory(const st_worker *w) { return ST_WORKER_FAIL(w, ST_E_NOMEM, "mock: no memory for a sample"); }
 
 /* ---- ready ids ---- */
 
@@ -48,7 +47,10 @@ static int give_ids(const struct mock *m, const st_worker *w, int64_t index, st_
 
 /* ---- pictures ---- */
 
-typedef struct bytes { uint8_t *p; size_t n; } bytes;
+typedef struct bytes {
+    uint8_t *p;
+    size_t n;
+} bytes;
 
 static void put32(bytes *b, uint32_t x)
 {
@@ -74,10 +76,7 @@ static size_t begin_chunk(bytes *b, uint32_t n, const char *type)
     return at;
 }
 
-static void end_chunk(bytes *b, size_t at)
-{
-    put32(b, crc(b->p + at, b->n - at));
-}
+static void end_chunk(bytes *b, size_t at) { put32(b, crc(b->p + at, b->n - at)); }
 
 static uint8_t pixel(const struct mock *m, const uint8_t level[FIELDS], int64_t x, int64_t y)
 {
@@ -149,7 +148,8 @@ static int give_chat(const struct mock *m, const st_worker *w, int64_t index, st
         part[i] = (st_part){.type = ST_PART_IMAGE, .bytes = png.p, .n_bytes = png.n};
     }
     part[m->images] = (st_part){.type = ST_PART_TEXT, .text = question, .n_text = sizeof question - 1};
-    part[m->images + 1] = (st_part){.type = ST_PART_TEXT, .text = text, .n_text = n - 1, .marks = marks, .n_marks = (int32_t)(n / 2)};
+    part[m->images + 1] =
+        (st_part){.type = ST_PART_TEXT, .text = text, .n_text = n - 1, .marks = marks, .n_marks = (int32_t)(n / 2)};
     turn[0] = (st_turn){.role = "user", .parts = part, .n_parts = (int32_t)m->images + 1};
     turn[1] = (st_turn){.role = "assistant", .parts = part + m->images + 1, .n_parts = 1, .train = 1};
     s->turns = turn;
@@ -163,16 +163,15 @@ static int mock_open(void *self, const st_worker *w, const char *split)
 {
     struct mock *m = self;
     if (m->min_tokens > m->max_tokens)
-        return ST_WORKER_FAIL(w, ST_E_CONFIG, "min_tokens = %lld is more than max_tokens = %lld", (long long)m->min_tokens, (long long)m->max_tokens);
+        return ST_WORKER_FAIL(w, ST_E_CONFIG, "min_tokens = %lld is more than max_tokens = %lld",
+                              (long long)m->min_tokens, (long long)m->max_tokens);
     if (m->prompt >= m->min_tokens)
-        return ST_WORKER_FAIL(w, ST_E_CONFIG, "prompt = %lld leaves no trained token of min_tokens = %lld", (long long)m->prompt, (long long)m->min_tokens);
+        return ST_WORKER_FAIL(w, ST_E_CONFIG, "prompt = %lld leaves no trained token of min_tokens = %lld",
+                              (long long)m->prompt, (long long)m->min_tokens);
     return ST_OK;
 }
 
-static int64_t mock_count(const void *self)
-{
-    return ((const struct mock *)self)->samples;
-}
+static int64_t mock_count(const void *self) { return ((const struct mock *)self)->samples; }
 
 static int mock_get(const void *self, const st_worker *w, int64_t index, st_sample *s)
 {
@@ -209,7 +208,8 @@ ST_EXPORT const st_plugin *st_plugin_v1(void)
         .license = "Apache-2.0",
         .author = "the strata authors",
         .summary = "seeded synthetic samples, no files",
-        .description = "Ready token ids of random length, or pictures of four gray fields with an answer that spells them.",
+        .description =
+            "Ready token ids of random length, or pictures of four gray fields with an answer that spells them.",
         .params = params,
         .ops = &ops,
     };
