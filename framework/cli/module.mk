@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 bin_PROGRAMS += strata
 strata_SOURCES = \
+  framework/cli/bench.c \
   framework/cli/check.c \
   framework/cli/commands.h \
   framework/cli/common.c \

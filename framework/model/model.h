@@ -14,8 +14,8 @@
 
 typedef struct st_model st_model;
 
-/* Binds [run] precision and backend, [stack], [layer.*], [position], [encoder], [head.*], [batch], [recompute], [optimizer],
- * [part.*]. Every mistake goes to diags. train 0: no gradients, no optimizer. */
+/* Binds [run] precision and backend, [stack], [layer.*], [position], [encoder], [head.*], [batch], [recompute],
+ * [optimizer], [part.*]. Every mistake goes to diags. train 0: no gradients, no optimizer. */
 int st_model_build(st_base *, st_spec *, st_registry *, int train, st_model **, st_diags *);
 void st_model_destroy(st_model *);
 int st_model_plan(st_model *, st_error *);
@@ -56,7 +56,8 @@ typedef struct st_model_weight {
 } st_model_weight;
 int st_model_weights(const st_model *, const st_model_weight *const **); /* -> how many; likewise below */
 int64_t st_model_parameters(const st_model *, const char *part); /* trained elements; part NULL: all */
-/* Names in other layouts ("hf"): one entry per file tensor. rows [first, first + n) of the weight's dimension sec_dim (0). */
+/* Names in other layouts ("hf"): one entry per file tensor. rows [first, first + n) of the weight's dimension
+ * sec_dim (0). */
 typedef struct st_file_name { const char *file_name; int32_t weight; int64_t first, n; } st_file_name;
 /* -> how many, or a negative code */
 int st_model_file_names(const st_model *, const char *layout, const st_file_name **);
@@ -84,26 +85,29 @@ typedef struct st_step_result {
     char bad[256];                 /* first tensor with NaN or Inf, or the fault's words                      */
     int32_t n_metrics; const st_metric_value *metrics;
 } st_step_result;
-/* One optimizer step over rows[0 .. micros). schedule: step number from 1, learning rate already scheduled. clip 0: none. */
+/* One optimizer step over rows[0 .. micros). schedule: step number from 1, learning rate already scheduled. clip 0:
+ * none. */
 int st_model_step(st_model *, const st_packed_row *const *rows, int32_t micros, const st_schedule *, double clip,
                   st_step_result *, st_error *);
 /* As above without norm, clipping or update: gradients stay for st_model_read. */
 int st_model_gradients(st_model *, const st_packed_row *const *rows, int32_t micros, st_step_result *, st_error *);
-/* The two halves of a step by hand: gradients from outside (a weight not written keeps what it had), then norm, clip, update. */
+/* The two halves of a step by hand: gradients from outside (a weight not written keeps what it had), then norm,
+ * clip, update. */
 int st_model_write_grad(st_model *, int32_t weight, const double *in, st_error *);
 int st_model_update(st_model *, const st_schedule *, double clip, st_step_result *, st_error *);
 /* Loss of one row: sum and count of depth 0; nll, best [tokens] at trained slots, NULL: not wanted. */
 int st_model_evaluate(st_model *, const st_packed_row *, double *loss_sum, int64_t *count, double *nll,
                       int32_t *best, st_error *);
 
-/* One layer of the trunk alone, without norm or residual: y from x, then dx and weight gradients from dy (NULL: forward only).
- * All [shape tokens, hidden]; the row gives segments and positions. For checks of a layer against given values or differences. */
+/* One layer of the trunk alone, without norm or residual: y from x, then dx and weight gradients from dy (NULL:
+ * forward only). All [shape tokens, hidden]; the row gives segments and positions. For checks of a layer against
+ * given values or differences. */
 int st_model_layer_run(st_model *, int32_t layer, const st_packed_row *, const double *x, double *y,
                        const double *dy, double *dx, st_error *);
 
-/* Looks at tensors as they are made (parity, NaN guard). names: "features", "embed", "residual" (layer = index: stream after
- * it), "final"; in training passes also what the encoder and trunk layers keep: "slot.NAME" (layer -1: the encoder).
- * values f64 [rows, cols], valid during the call. */
+/* Looks at tensors as they are made (parity, NaN guard). names: "features", "embed", "residual" (layer = index:
+ * stream after it), "final"; in training passes also what the encoder and trunk layers keep: "slot.NAME" (layer -1:
+ * the encoder). values f64 [rows, cols], valid during the call. */
 typedef void (*st_probe_fn)(void *ctx, const char *name, int32_t layer, const double *values, int64_t rows,
                             int64_t cols);
 void st_model_probe(st_model *, st_probe_fn, void *ctx);
@@ -116,6 +120,8 @@ void st_model_plan_bytes(const st_model *, st_plan_bytes *);
 double st_model_flops(const st_model *);          /* counted by planning: one row forward + backward */
 double st_model_gemm_flops(const st_model *);     /* of these, matrix products                         */
 typedef struct st_op_time { const char *name; double seconds, flops, bytes; int64_t calls; } st_op_time;
+/* FLOP/s of the backend's own product of two large matrices in the run's precision, best of `seconds`. */
+int st_model_gemm_rate(st_model *, double seconds, double *rate, st_error *);
 void st_model_profile(st_model *, int on);        /* host clock around every launch                    */
 int st_model_times(const st_model *, const st_op_time **);
 #endif

@@ -13,6 +13,7 @@ framework_libstrata_la_SOURCES += \
   framework/model/optim.c \
   framework/model/parts.c \
   framework/model/plan.c \
+  framework/model/rate.c \
   framework/model/rows.c \
   framework/model/services.c \
   framework/model/stack.c \

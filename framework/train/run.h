@@ -24,6 +24,7 @@ typedef struct st_run {
 
 /* setup.c: spec to a run that is ready for its first step; nothing is made on disk before every check has passed. */
 int st_run_prepare(st_run *, st_diags *);
+int st_run_start_model(st_run *, st_error *); /* plans, opens, makes rows */
 int st_run_start(st_run *, st_error *);
 void st_run_close(st_run *);
 /* finish.c: checkpoints and evaluation on the way and at the end. */

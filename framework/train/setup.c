@@ -169,11 +169,16 @@ static int open_output(st_run *r, st_error *e)
     return st_metrics_open(st_path_join(r->arena, r->output, "metrics.jsonl"), r->options->resume ? r->at.step : -1, &r->metrics, e);
 }
 
-int st_run_start(st_run *r, st_error *e)
+int st_run_start_model(st_run *r, st_error *e)
 {
     ST_TRY(st_model_plan(r->model, e));
     ST_TRY(st_model_open(r->model, e));
-    ST_TRY(make_rows(r, e));
+    return make_rows(r, e);
+}
+
+int st_run_start(st_run *r, st_error *e)
+{
+    ST_TRY(st_run_start_model(r, e));
     ST_TRY(load_start(r, e));
     ST_TRY(open_output(r, e));
     log_head(r);
