@@ -3,17 +3,12 @@
 #include "model/private.h"
 #include <string.h>
 
-static int keep_first(int first, int rc)
-{
-    return first != ST_OK ? first : rc;
-}
+static int keep_first(int first, int rc) { return first != ST_OK ? first : rc; }
 
 /* ---- backend and types ---- */
 
 static const char *backend_name(const st_model *m)
-{
-    return strcmp(m->run_keys.backend, "auto") ? m->run_keys.backend : "cpu";
-}
+{ return strcmp(m->run_keys.backend, "auto") ? m->run_keys.backend : "cpu"; }
 
 static int bind_backend(st_model *m, st_diags *d)
 {
@@ -52,7 +47,7 @@ static int bind_shape(st_model *m, st_diags *d)
     if (tokens * m->stack_keys.hidden > (int64_t)1 << 40)
         return st_spec_fail(m->spec, d, st_spec_get(m->spec, "batch", "tokens"), NULL,
                             "tokens = %lld x hidden = %lld: too large", (long long)b->tokens,
-                                (long long)m->stack_keys.hidden);
+                            (long long)m->stack_keys.hidden);
     s->tokens = (int32_t)tokens;
     s->sequences = (int32_t)(b->sequences < tokens ? b->sequences : tokens);
     s->max_len = (int32_t)longest;
@@ -147,14 +142,15 @@ static int bind_optimizer(st_model *m, st_diags *d)
 {
     const char *name = st_spec_get(m->spec, "optimizer", "plugin") ? NULL : "adamw";
 
-    if (!m->train) return ST_OK;
+    if (!m->train && !st_spec_has(m->spec, "optimizer")) return ST_OK;
     ST_TRY(st_instance_create(m->registry, m->spec, ST_KIND_OPTIMIZER, name, "optimizer", &m->optimizer, d));
     st_ops_copy(m->optimizer.plugin, &m->optimizer_ops, sizeof m->optimizer_ops);
     if (m->optimizer_ops.n_hyper < 0 || m->optimizer_ops.n_hyper > 64)
         return st_spec_fail_section(m->spec, d, "optimizer", NULL, "optimizer %s: %d hyper-parameters",
                                     m->optimizer.plugin->name, m->optimizer_ops.n_hyper);
-    m->optimizer_part = model_add_part(m, ST_KIND_OPTIMIZER, "optimizer", "optimizer", &m->optimizer,
-                                       m->optimizer.self);
+    if (!m->train) return ST_OK; /* its keys are known, nothing runs it */
+    m->optimizer_part =
+        model_add_part(m, ST_KIND_OPTIMIZER, "optimizer", "optimizer", &m->optimizer, m->optimizer.self);
     return m->optimizer_part ? model_configure(m, m->optimizer_part, m->optimizer_ops.configure, d) : ST_E_NOMEM;
 }
 
@@ -170,16 +166,19 @@ static int bind_comm(st_model *m, st_diags *d)
 
 static int build_trunk(st_model *m, st_diags *d)
 {
-    st_stack_def def = {.size = sizeof def, .hidden = m->stack_keys.hidden, .rows = m->shape.tokens,
+    st_stack_def def = {.size = sizeof def,
+                        .hidden = m->stack_keys.hidden,
+                        .rows = m->shape.tokens,
                         .norm = m->stack_keys.norm + ST_NORM_RMS1P,
-                        .eps = m->stack_keys.norm_eps, .max_spans = st_shape_segments(&m->shape)};
+                        .eps = m->stack_keys.norm_eps,
+                        .max_spans = st_shape_segments(&m->shape)};
     st_error e = {0};
-    int rc = model_add_stack(m, m->host, &def, "layers", m->parts_of_pattern.main.symbols, &m->trunk, d), first = rc;
+    int first = model_add_stack(m, m->host, &def, "layers", m->parts_of_pattern.main.symbols, &m->trunk, d);
 
-    if (rc != ST_OK) return rc;
+    if (!m->trunk) return first;
     if (model_declare_host(m, &e) != ST_OK) return st_spec_fail_section(m->spec, d, "stack", NULL, "%s", e.message);
-    for (int32_t i = 0; i < m->trunk->n; i++) first = keep_first(first,
-                                                                 model_configure_layer(m, m->trunk->layers[i], d));
+    for (int32_t i = 0; i < m->trunk->n; i++) /* also beside refused ones: all mistakes are told together */
+        if (m->trunk->layers[i]) first = keep_first(first, model_configure_layer(m, m->trunk->layers[i], d));
     return first;
 }
 
@@ -195,17 +194,16 @@ static int check_heads(st_model *m, st_diags *d)
         claimed |= m->head_ops[i].depths < 0 || m->head_ops[i].first_depth > 0;
         if (p->needs & ~have)
             return st_spec_fail_section(m->spec, d, "position", "a rotary position can; or remove the head",
-                                        "head %s needs a position whose slots may hold another token (ST_CAP_SHIFTABLE): "
-                                        "%s does not allow that", p->name,
-                                        m->position.plugin->name);
-        if (m->train && !(p->caps & ST_CAP_TRAIN)) return st_spec_fail_section(m->spec, d, m->head_parts[i]->section,
-                                                                               NULL, "head %s cannot train", p->name);
+                                        "head %s needs a position whose slots may hold another token "
+                                        "(ST_CAP_SHIFTABLE): %s does not allow that",
+                                        p->name, m->position.plugin->name);
+        if (m->train && !(p->caps & ST_CAP_TRAIN))
+            return st_spec_fail_section(m->spec, d, m->head_parts[i]->section, NULL, "head %s cannot train", p->name);
     }
     if (m->parts_of_pattern.depths && !claimed)
-        return st_spec_fail(m->spec, d, st_spec_get(m->spec, "stack", "pattern"),
-                            "add [head.mtp], or remove what follows '/'",
-                            "the pattern has %d multi-token-prediction depths, but no head trains them",
-                                m->parts_of_pattern.depths);
+        return st_spec_fail(
+            m->spec, d, st_spec_get(m->spec, "stack", "pattern"), "add [head.mtp], or remove what follows '/'",
+            "the pattern has %d multi-token-prediction depths, but no head trains them", m->parts_of_pattern.depths);
     return ST_OK;
 }
 
@@ -216,9 +214,9 @@ static int check_train(st_model *m, st_diags *d)
 
     for (int i = 0; m->train && i < 3; i++)
         if (in[i]->plugin && !(in[i]->plugin->caps & ST_CAP_TRAIN))
-            first = keep_first(first, st_spec_fail_section(m->spec, d, in[i]->section, NULL,
-                                                           "plugin %s cannot train (no ST_CAP_TRAIN)",
-                                                               in[i]->plugin->name));
+            first = keep_first(first,
+                               st_spec_fail_section(m->spec, d, in[i]->section, NULL,
+                                                    "plugin %s cannot train (no ST_CAP_TRAIN)", in[i]->plugin->name));
     return first;
 }
 

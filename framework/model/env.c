@@ -12,10 +12,7 @@ typedef struct env_state { /* st_env first: callbacks get it */
     int32_t reported; /* a nested part's mistake is already in diags */
 } env_state;
 
-static env_state *state_of(st_env *e)
-{
-    return (env_state *)(void *)e;
-}
+static env_state *state_of(st_env *e) { return (env_state *)(void *)e; }
 
 int model_env_fail(st_env *e, int code, const char *file, int line, const char *fmt, ...)
 {
@@ -54,8 +51,9 @@ static st_wid env_shared(st_env *e, const char *name)
     if (!strcmp(name, "embed")) id = m->embed;
     else if (!strcmp(name, "lm_head")) id = m->lm_head;
     else if (!strcmp(name, "final_norm")) id = m->final_norm;
-    else model_env_fail(e, ST_E_NOTFOUND, __FILE__, __LINE__,
-                        "the host has no weight '%s': embed, lm_head, final_norm", name);
+    else
+        model_env_fail(e, ST_E_NOTFOUND, __FILE__, __LINE__, "the host has no weight '%s': embed, lm_head, final_norm",
+                       name);
     return id;
 }
 
@@ -68,7 +66,8 @@ static int env_tiles(st_env *e, int32_t tile, uint32_t which)
     if (e->status != ST_OK) return -1;
     if (c->part->stack && c->part->stack->part == 0 && c->part->stack != c->m->trunk)
         return model_env_fail(e, ST_E_UNSUPPORTED, __FILE__, __LINE__,
-                              "work lists over segments exist for the trunk only, not in %s", c->part->stack->path), -1;
+                              "work lists over segments exist for the trunk only, not in %s", c->part->stack->path),
+               -1;
     if (tile < 1 || (which != ST_TILES_LOCAL && which != ST_TILES_TIME))
         return model_env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "tiles of %d tokens, kind %u", tile, which), -1;
     for (int i = 0; i < s->n_tiles; i++)
@@ -95,7 +94,8 @@ static int env_rotary(st_env *e, int32_t head_dim)
     if (e->status != ST_OK) return -1;
     if (dim < 2 || dim % 2 || dim > head_dim)
         return model_env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "position %s rotates %d columns of a head of %d",
-                              m->position.plugin->name, dim, head_dim), -1;
+                              m->position.plugin->name, dim, head_dim),
+               -1;
     m->tables = model_grow(m->arena, m->tables, m->n_tables, &m->cap_tables, sizeof *m->tables);
     if (!m->tables) return model_env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
     m->tables[m->n_tables].head_dim = head_dim;
@@ -113,12 +113,14 @@ static int env_accum(st_env *e, const st_accum *a)
     if (e->status != ST_OK) return -1;
     for (int32_t i = 0; a->pool && i < m->n_accums; i++) {
         const model_accum *o = &m->accums[i];
-        if (o->decl.pool && o->stack == c->part->stack && o->part->proto == c->part->proto &&
-            !strcmp(o->name, a->name)) return i;
+        if (o->decl.pool && o->stack == c->part->stack && o->part->proto == c->part->proto && !strcmp(o->name, a->name))
+            return i;
     }
     m->accums = model_grow(m->arena, m->accums, m->n_accums, &m->cap_accums, sizeof *m->accums);
-    if (!m->accums || a->n < 1) return model_env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__,
-                                                      "accumulator %s of %lld cells", a->name, (long long)a->n), -1;
+    if (!m->accums || a->n < 1)
+        return model_env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "accumulator %s of %lld cells", a->name,
+                              (long long)a->n),
+               -1;
     at = &m->accums[m->n_accums];
     at->part = c->part;
     at->stack = c->part->stack;
@@ -147,14 +149,8 @@ static int env_metric(st_env *e, const st_metric *d)
 
 /* ---- nested stacks ---- */
 
-static bool any_symbol(void *ctx, char symbol)
-{
-    return symbol > ' ' && symbol < 127;
-}
-static const char *no_list(void *ctx)
-{
-    return "";
-}
+static bool any_symbol(void *ctx, char symbol) { return symbol > ' ' && symbol < 127; }
+static const char *no_list(void *ctx) { return ""; }
 
 static int add_nested(env_state *c, const st_stack_def *def, const char *path, const char *symbols)
 {
@@ -162,8 +158,7 @@ static int add_nested(env_state *c, const st_stack_def *def, const char *path, c
     model_stack *st = NULL;
     int errors = c->diags->errors, rc = model_add_stack(m, c->part, def, path, symbols, &st, c->diags);
 
-    for (int32_t i = 0; rc == ST_OK && i < st->n; i++)
-        rc = model_configure_layer(m, st->layers[i], c->diags);
+    for (int32_t i = 0; rc == ST_OK && i < st->n; i++) rc = model_configure_layer(m, st->layers[i], c->diags);
     if (rc != ST_OK) {
         c->reported = c->diags->errors > errors;
         return model_env_fail(&c->env, rc, __FILE__, __LINE__, "the layers of %s were refused", path), -1;
@@ -181,7 +176,8 @@ static int stack_of_part(env_state *c, const st_stack_def *given)
 
     if (given->part > m->parts_of_pattern.depths)
         return model_env_fail(&c->env, ST_E_CONFIG, __FILE__, __LINE__, "part %d: the pattern has %d after '/'",
-                              given->part, m->parts_of_pattern.depths), -1;
+                              given->part, m->parts_of_pattern.depths),
+               -1;
     def.hidden = m->stack_keys.hidden;
     def.rows = m->shape.tokens;
     def.norm = m->stack_keys.norm + ST_NORM_RMS1P;
@@ -206,11 +202,13 @@ static int env_stack(st_env *e, const st_stack_def *def)
     if (def->part > 0) return stack_of_part(c, def);
     if (st_pattern_parse(def->pattern, &any, 0, m->arena, &p, &err) != ST_OK || st_pattern_check(&p, &err) != ST_OK)
         return model_env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: %s", def->pattern, err.message), -1;
-    if (p.depths) return model_env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: '/' has no meaning here",
-                                        def->pattern), -1;
-    if (def->hidden < 1 || def->rows < 1) return model_env_fail(e, ST_E_CONFIG, __FILE__, __LINE__,
-                                                                "%s: %lld rows of %lld columns", def->name,
-                                                                    (long long)def->rows, (long long)def->hidden), -1;
+    if (p.depths)
+        return model_env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: '/' has no meaning here", def->pattern),
+               -1;
+    if (def->hidden < 1 || def->rows < 1)
+        return model_env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "%s: %lld rows of %lld columns", def->name,
+                              (long long)def->rows, (long long)def->hidden),
+               -1;
     return add_nested(c, def, st_arena_printf(m->arena, "%s.%s", c->part->path, def->name), p.main.symbols);
 }
 
@@ -219,8 +217,15 @@ static int env_stack(st_env *e, const st_stack_def *def)
 static const st_env_api *env_api(void)
 {
     static const st_env_api api = {
-        .size = sizeof api, .declare = env_declare, .shared = env_shared, .tiles = env_tiles, .rotary = env_rotary,
-        .accum = env_accum, .metric = env_metric, .stack = env_stack, .fail = model_env_fail,
+        .size = sizeof api,
+        .declare = env_declare,
+        .shared = env_shared,
+        .tiles = env_tiles,
+        .rotary = env_rotary,
+        .accum = env_accum,
+        .metric = env_metric,
+        .stack = env_stack,
+        .fail = model_env_fail,
     };
     return &api;
 }
@@ -281,8 +286,8 @@ int model_configure(st_model *m, model_part *p, int (*configure)(void *, st_env 
     if (rc == ST_OK) return ST_OK;
     m->refused[symbol] = symbol != 0;
     if (c.reported) return rc;
-    if (!err.code) st_fail(&err, rc, "plugin %s refused its settings without a word", p->proto
-                           ? p->proto->plugin->name : "host");
+    if (!err.code)
+        st_fail(&err, rc, "plugin %s refused its settings without a word", p->proto ? p->proto->plugin->name : "host");
     st_spec_fail_section(m->spec, d, p->section, err.hint[0] ? err.hint : NULL, "%s", err.message);
     return rc;
 }
@@ -292,8 +297,8 @@ int model_configure_layer(st_model *m, model_part *p, st_diags *d)
 {
     st_error e = {0};
 
-    if (model_declare_norms(m, p, &e) != ST_OK) return st_spec_fail_section(m->spec, d, p->section, NULL, "%s",
-                                                                            e.message);
+    if (model_declare_norms(m, p, &e) != ST_OK)
+        return st_spec_fail_section(m->spec, d, p->section, NULL, "%s", e.message);
     return model_configure(m, p, p->layer.configure, d);
 }
 

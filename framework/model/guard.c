@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/guard.c - norm of all gradients, faults of kernels, the search for the first value that is not finite, the probe. */
+/* model/guard.c - norm of all gradients, faults of kernels, the search for the first value that is not finite, the
+ * probe. */
 #include "model/private.h"
 #include <math.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static const char *fault_text(const model_part *p, const st_fault *f, char *out,
 {
     static const char *const text[] = {"none", "a value is not finite (%lld, %lld)",
                                        "an index is out of range (%lld, %lld)",
-                                           "a capacity was too small (%lld, %lld)"};
+                                       "a capacity was too small (%lld, %lld)"};
     const st_plugin *plugin = p && p->proto ? p->proto->plugin : NULL;
 
     if (f->code >= ST_FAULT_USER && plugin && plugin->faults && f->code - ST_FAULT_USER < plugin->n_faults)
@@ -75,9 +76,9 @@ static void search(st_model *m, const char *name, int32_t layer, const st_tensor
     for (int64_t i = 0; i < t->dim[0] * t->dim[1]; i++) {
         if (isfinite(v[i])) continue;
         if (layer >= 0) model_words(m, m->trunk->layers[layer], who, sizeof who);
-        snprintf(m->nonfinite, sizeof m->nonfinite, "activation: %s%s at token %lld, column %lld is %g", layer >= 0
-                 ? "residual behind " : name, who, (long long)(i / t->dim[1]),
-                 (long long)(i % t->dim[1]), v[i]);
+        snprintf(m->nonfinite, sizeof m->nonfinite, "activation: %s%s at token %lld, column %lld is %g",
+                 layer >= 0 ? "residual behind " : name, who, (long long)(i / t->dim[1]), (long long)(i % t->dim[1]),
+                 v[i]);
         return;
     }
 }

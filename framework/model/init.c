@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/init.c - first values of weights: a named rule, deviations by path pattern, one random stream per weight path, so a
- * weight's values do not depend on what else is in the model. */
+/* model/init.c - first values of weights: a named rule, deviations by path pattern, one random stream per weight
+ * path, so a weight's values do not depend on what else is in the model. */
 #include "model/private.h"
 #include <math.h>
 #include <string.h>
 
 enum { PIECE = 4096 };
 
-static bool is_normal(const model_weight *w)
-{
-    return w->decl.init == ST_INIT_NORMAL || w->decl.init == ST_INIT_OUT;
-}
+static bool is_normal(const model_weight *w) { return w->decl.init == ST_INIT_NORMAL || w->decl.init == ST_INIT_OUT; }
 
 /* A pattern with a dot means the path, one without the weight's own name. */
 static bool matches(const char *pattern, const char *path, const char *name)
-{
-    return st_glob(pattern, strchr(pattern, '.') ? path : name);
-}
+{ return st_glob(pattern, strchr(pattern, '.') ? path : name); }
 
 bool model_listed(const char *list, const char *path, const char *name)
 {
@@ -59,13 +54,15 @@ int model_check_init(st_model *m, st_diags *d)
                 normal |= is_normal(m->weights[k]);
             }
         if (!st_parse_float(v[i]->text, &std, &why) || std < 0)
-            rc = st_spec_fail(m->spec, d, v[i], "a deviation such as 0.3", "%s = %s: %s", v[i]->key, v[i]->text, *why
-                              ? why : "must not be negative");
-        else if (!normal)
+            rc = st_spec_fail(m->spec, d, v[i], "a deviation such as 0.3", "%s = %s: %s", v[i]->key, v[i]->text,
+                              *why ? why : "must not be negative");
+        else if (!any)
             rc = st_spec_fail(m->spec, d, v[i],
-                              "a pattern with a dot is matched with the whole path (layers.*.conv), one without with the name (conv)",
-                              any ? "%s: its weights are not drawn from a normal distribution"
-                                  : "%s: no weight has such a name or path", v[i]->key);
+                              "with a dot: the whole path (layers.*.conv); without: the weight's name (conv)",
+                              "%s: no weight has such a name or path", v[i]->key);
+        else if (!normal)
+            rc = st_spec_fail(m->spec, d, v[i], NULL, "%s: its weights are not drawn from a normal distribution",
+                              v[i]->key);
         if (rc != ST_OK && first == ST_OK) first = rc;
     }
     if (m->init.rule == INIT_FAN_IN && !isnan(m->init.std))

@@ -55,8 +55,8 @@ static const st_param decay_params[] = {
 };
 static const st_param init_params[] = {
     ST_CHOICE(init_keys, rule, "hf", "hf|fan_in|megatron_scaled", 0,
-              "hf: N(0, std). fan_in: N(0, 1/fan in); looked-up tables N(0, 1). megatron_scaled: as hf, but projections "
-              "into the residual N(0, std/root of layers)"),
+              "hf: N(0, std). fan_in: N(0, 1 / fan in), looked-up tables N(0, 1). megatron_scaled: as hf, but "
+              "projections into the residual have std / root of layers"),
     ST_FLOAT(init_keys, std, NULL, 0, 100, "", 0, "deviation; default: [stack] init_std"),
 };
 static const st_param part_params[] = {
@@ -73,24 +73,19 @@ static int bind(st_model *m, const char *section, const st_param *params, uint32
 }
 #define BIND(section, table, keys) bind(m, section, table, ST_COUNT(table), keys, d)
 
-int model_bind_run(st_model *m, st_diags *d)
-{
-    return BIND("run", run_params, &m->run_keys);
-}
+int model_bind_run(st_model *m, st_diags *d) { return BIND("run", run_params, &m->run_keys); }
 
 /* All sections are looked at, so that all mistakes are told together. */
 int model_bind_keys(st_model *m, st_diags *d)
 {
-    int rc[6] = {BIND("stack", stack_params, &m->stack_keys), BIND("batch", batch_params, &m->batch_keys),
-                 BIND("recompute", recompute_params, &m->recompute), BIND("init", init_params, &m->init), ST_OK, ST_OK};
+    int rc[5] = {BIND("stack", stack_params, &m->stack_keys), BIND("batch", batch_params, &m->batch_keys),
+                 BIND("recompute", recompute_params, &m->recompute), BIND("init", init_params, &m->init), ST_OK};
 
-    if (m->train) rc[4] = BIND("optimizer", decay_params, &m->decay);
-    for (int i = 0; i < 6; i++)
+    if (m->train || st_spec_has(m->spec, "optimizer")) rc[4] = BIND("optimizer", decay_params, &m->decay);
+    for (int i = 0; i < 5; i++)
         if (rc[i] != ST_OK) return rc[i];
     return ST_OK;
 }
 
 int model_bind_part(st_model *m, const char *section, part_keys *k, st_diags *d)
-{
-    return BIND(section, part_params, k);
-}
+{ return BIND(section, part_params, k); }

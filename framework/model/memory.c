@@ -22,21 +22,21 @@ static void place_group(st_model *m, int32_t g, size_t *weights, size_t *grads, 
 
     o->count = 0;
     for (int32_t i = 0; i < m->n_weights; i++)
-        if (m->weights[i]->group == g) o->count += (m->weights[i]->pub.count + GROUP_UNIT - 1)
-            / GROUP_UNIT * GROUP_UNIT;
+        if (m->weights[i]->group == g)
+            o->count += (m->weights[i]->pub.count + GROUP_UNIT - 1) / GROUP_UNIT * GROUP_UNIT;
     n = (size_t)o->count;
     o->at = place(weights, n * own);
     o->grad_at = place(grads, n * acc);
-    for (int s = 0; s < o->class_.n_state; s++) o->state_at[s] = place(states,
-                                                                       n * st_dtype_size(o->class_.state[s].dtype));
+    for (int s = 0; s < o->class_.n_state; s++)
+        o->state_at[s] = place(states, n * st_dtype_size(o->class_.state[s].dtype));
     n = 0;
     for (int32_t i = 0; i < m->n_weights; i++) {
         model_weight *w = m->weights[i];
         if (w->group != g) continue;
         w->at = o->at + n * own;
         w->grad_at = o->grad_at + n * acc;
-        for (int s = 0; s < o->class_.n_state; s++) w->state_at[s] =
-            o->state_at[s] + n * st_dtype_size(o->class_.state[s].dtype);
+        for (int s = 0; s < o->class_.n_state; s++)
+            w->state_at[s] = o->state_at[s] + n * st_dtype_size(o->class_.state[s].dtype);
         n += (size_t)((w->pub.count + GROUP_UNIT - 1) / GROUP_UNIT * GROUP_UNIT);
     }
 }
@@ -78,8 +78,8 @@ static void place_cells(st_model *m)
     m->muted_at = place(&at, m->muted_bytes);
     m->sumsq_at = place(&at, (size_t)m->n_weights * acc);
     m->fault_at = place(&at, sizeof(st_fault));
-    for (int32_t g = 0; g < m->n_groups; g++) m->groups[g].hyper_at = place(&at,
-                                                                            (size_t)m->optimizer_ops.n_hyper * acc);
+    for (int32_t g = 0; g < m->n_groups; g++)
+        m->groups[g].hyper_at = place(&at, (size_t)m->optimizer_ops.n_hyper * acc);
     m->cell_block.bytes = at;
 }
 
@@ -114,9 +114,10 @@ static int make_units(st_model *m)
         u->rule = g->class_.rule;
         u->weight = u->master = flat(m->weight_block.base, g->at, g->dtype, g->count);
         u->grad = flat(m->grad_block.base, g->grad_at, m->acc_dtype, g->count);
-        for (int s = 0; s < 4; s++) u->state[s] = s < g->class_.n_state ? flat(m->state_block.base, g->state_at[s],
-                                                                               g->class_.state[s].dtype, g->count)
-                                                                                   : st_absent();
+        for (int s = 0; s < 4; s++)
+            u->state[s] = s < g->class_.n_state
+                              ? flat(m->state_block.base, g->state_at[s], g->class_.state[s].dtype, g->count)
+                              : st_absent();
         u->hyper = flat(m->cell_block.base, g->hyper_at, m->acc_dtype, m->optimizer_ops.n_hyper);
         m->units[i] = u;
     }
@@ -205,9 +206,7 @@ void *bump_take(bump *b, size_t bytes)
 }
 
 static int poison(st_model *m, void *at, size_t bytes)
-{
-    return m->run_keys.poison && !m->run.planning ? m->be.set(m->run.s.q, at, 0xff, bytes) : ST_OK;
-}
+{ return m->run_keys.poison && !m->run.planning ? m->be.set(m->run.s.q, at, 0xff, bytes) : ST_OK; }
 
 static st_tensor take_from(st_model *m, bump *b, int32_t dtype, int64_t rows, int64_t cols)
 {
@@ -232,14 +231,10 @@ static st_tensor take_from(st_model *m, bump *b, int32_t dtype, int64_t rows, in
 }
 
 st_tensor model_keep(st_model *m, int32_t dtype, int64_t rows, int64_t cols)
-{
-    return take_from(m, &m->keep, dtype, rows, cols);
-}
+{ return take_from(m, &m->keep, dtype, rows, cols); }
 
 st_tensor model_scratch(st_model *m, int32_t dtype, int64_t rows, int64_t cols)
-{
-    return take_from(m, &m->scratch, dtype, rows, cols);
-}
+{ return take_from(m, &m->scratch, dtype, rows, cols); }
 
 /* Kept memory only when this call's backward follows and the slot is not dropped; else scratch, absent in backward. */
 st_tensor model_memory(st_step *s, int32_t slot, uint32_t flags, int32_t dtype, int64_t rows, int64_t cols)
@@ -256,9 +251,9 @@ st_tensor model_memory(st_step *s, int32_t slot, uint32_t flags, int32_t dtype, 
         return st_absent();
     }
     t = kept ? model_keep(m, dtype, rows, cols) : model_scratch(m, dtype, rows, cols);
-    if (t.data && flags & ST_ZEROED && model_zero(m, t.data,
-                                                  (size_t)rows * (size_t)cols * st_dtype_size(dtype)) !=
-                                                      ST_OK) return st_absent();
+    if (t.data && flags & ST_ZEROED &&
+        model_zero(m, t.data, (size_t)rows * (size_t)cols * st_dtype_size(dtype)) != ST_OK)
+        return st_absent();
     if (slot >= 0) c->frame->slot[slot] = kept ? t : st_absent();
     return t;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/names.c - names of weights in other layouts ("hf"): a part's own table below the prefix of its block or of its part. */
+/* model/names.c - names of weights in other layouts ("hf"): a part's own table below the prefix of its block or of
+ * its part. */
 #include "model/private.h"
 #include <string.h>
 
@@ -12,19 +13,26 @@ static const st_map host_maps[] = {
 };
 #define BLOCK_NORMS \
     {"hf", "mixer_norm", "input_layernorm.weight", 0, 0, ST_MAP_PLAIN, 0}, \
-    {"hf", "mixer_norm_bias", "input_layernorm.bias", 0, 0, ST_MAP_PLAIN, 0}, \
-    {"hf", "channel_norm", "post_attention_layernorm.weight", 0, 0, ST_MAP_PLAIN, 0}, \
-    {"hf", "channel_norm_bias", "post_attention_layernorm.bias", 0, 0, ST_MAP_PLAIN, 0}
+        {"hf", "mixer_norm_bias", "input_layernorm.bias", 0, 0, ST_MAP_PLAIN, 0}, \
+        {"hf", "channel_norm", "post_attention_layernorm.weight", 0, 0, ST_MAP_PLAIN, 0}, \
+        {"hf", "channel_norm_bias", "post_attention_layernorm.bias", 0, 0, ST_MAP_PLAIN, 0}
 static const st_map trunk_maps[] = {{"hf", "", LM "layers.{block}.", 0, 0, ST_MAP_PLAIN, 0}, BLOCK_NORMS};
 static const st_map depth_maps[] = {{"hf", "", "mtp.layers.{block}.", 0, 0, ST_MAP_PLAIN, 0}, BLOCK_NORMS};
 
-typedef struct maps { const st_map *at; int32_t n; } maps;
-typedef struct names { st_arena *arena; st_file_name *list; int32_t n, cap; } names;
+typedef struct maps {
+    const st_map *at;
+    int32_t n;
+} maps;
+typedef struct names {
+    st_arena *arena;
+    st_file_name *list;
+    int32_t n, cap;
+} names;
 
 static maps stack_maps(const st_model *m, const model_stack *st)
 {
-    maps own = {st->maps, st->n_maps}, trunk = {trunk_maps, ST_COUNT(trunk_maps)}, depth =
-        {depth_maps, ST_COUNT(depth_maps)};
+    maps own = {st->maps, st->n_maps}, trunk = {trunk_maps, ST_COUNT(trunk_maps)},
+         depth = {depth_maps, ST_COUNT(depth_maps)};
     if (st == m->trunk) return trunk;
     return st->part > 0 && !st->n_maps ? depth : own;
 }
@@ -65,12 +73,13 @@ static bool better_alternative(const maps *t, const st_map *than)
 {
     for (int32_t i = 0; than->alt && i < t->n; i++)
         if (!strcmp(t->at[i].layout, than->layout) && !strcmp(t->at[i].weight, than->weight) && t->at[i].alt &&
-            t->at[i].alt < than->alt) return true;
+            t->at[i].alt < than->alt)
+            return true;
     return false;
 }
 
-static int add_names(names *out, const model_weight *w, int32_t id, const char *layout, const char *name,
-                     const maps *t, const char *prefix)
+static int add_names(names *out, const model_weight *w, int32_t id, const char *layout, const char *name, const maps *t,
+                     const char *prefix)
 {
     for (int32_t i = 0; i < t->n; i++) {
         const st_map *map = &t->at[i];
@@ -78,8 +87,8 @@ static int add_names(names *out, const model_weight *w, int32_t id, const char *
         if (map->how != ST_MAP_PLAIN) return ST_E_UNSUPPORTED;
         out->list = model_grow(out->arena, out->list, out->n, &out->cap, sizeof *out->list);
         if (!out->list) return ST_E_NOMEM;
-        out->list[out->n].file_name = st_arena_printf(out->arena, "%s%s", prefix,
-                                                      replace(out->arena, map->file, "{n}", w->index));
+        out->list[out->n].file_name =
+            st_arena_printf(out->arena, "%s%s", prefix, replace(out->arena, map->file, "{n}", w->index));
         out->list[out->n].weight = id;
         rows_of(w, map, &out->list[out->n].first, &out->list[out->n].n);
         out->n++;

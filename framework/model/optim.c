@@ -12,8 +12,8 @@ static char *part_names(const st_model *m)
     for (int32_t i = 0; i < m->n_weights; i++) {
         int32_t seen = 0;
         for (int32_t k = 0; k < i && !seen; k++) seen = !strcmp(m->weights[k]->pub.part, m->weights[i]->pub.part);
-        if (!seen) text = st_arena_printf(m->arena, text ? "%s, %s" : "%s%s", text ? text : "",
-                                          m->weights[i]->pub.part);
+        if (!seen)
+            text = st_arena_printf(m->arena, text ? "%s, %s" : "%s%s", text ? text : "", m->weights[i]->pub.part);
     }
     return text;
 }
@@ -26,10 +26,7 @@ static model_stack *stack_of_part(const st_model *m, const char *part)
     return NULL;
 }
 
-static int32_t blocks_of(const model_stack *st)
-{
-    return st->n ? st->layers[st->n - 1]->block + 1 : 0;
-}
+static int32_t blocks_of(const model_stack *st) { return st->n ? st->layers[st->n - 1]->block + 1 : 0; }
 
 /* Below the last k blocks: earlier blocks and what feeds the stack. */
 static bool below(const st_model *m, const model_weight *w, const model_stack *st, int64_t k)
@@ -61,10 +58,14 @@ static int apply_part(st_model *m, const char *section, st_diags *d)
         w->pub.frozen = k.freeze || (k.last_blocks != ST_UNSET_INT && below(m, w, st, k.last_blocks));
     }
     if (seen) return ST_OK;
-    return st_spec_fail_section(m->spec, d, section, st_arena_printf(m->arena, "parts of this model: %s",
-                                                                     part_names(m)),
-                                                                         "no weight belongs to the part '%s'", name);
+    return st_spec_fail_section(m->spec, d, section,
+                                st_arena_printf(m->arena, "parts of this model: %s", part_names(m)),
+                                "no weight belongs to the part '%s'", name);
 }
+
+/* An encoder's own part feeds its blocks; parts with a name of their own (merger) come behind them. */
+static bool feeds_stack(const model_weight *w, const model_stack *st)
+{ return w->part == st->owner && w->trains && !strcmp(w->pub.part, st->owner->trains_as); }
 
 /* What must run backward: the lowest trained layer of every stack, and whether anything feeds it. */
 static void find_lowest(st_model *m)
@@ -76,15 +77,13 @@ static void find_lowest(st_model *m)
         if (w->part->kind == ST_KIND_ENCODER || (w->part->stack && w->part->stack->owner->kind == ST_KIND_ENCODER))
             m->encoder_trained = 1;
     }
-    m->embed_input = m->weights[m->embed]->trains || m->encoder_trained || (m->position_part &&
-                                                                            m->position_part->trained);
+    m->embed_input =
+        m->weights[m->embed]->trains || m->encoder_trained || (m->position_part && m->position_part->trained);
     for (int32_t i = 0; i < m->n_stacks; i++) {
         model_stack *st = m->stacks[i];
         st->input = st == m->trunk ? m->embed_input : st->owner->kind == ST_KIND_HEAD;
-        /* An encoder's own part feeds its blocks; parts with a name of their own (merger) come behind them. */
         for (int32_t k = 0; st->owner->kind == ST_KIND_ENCODER && k < m->n_weights; k++)
-            if (m->weights[k]->part == st->owner && m->weights[k]->trains && !strcmp(m->weights[k]->pub.part,
-                                                                                     st->owner->trains_as)) st->input = 1;
+            if (feeds_stack(m->weights[k], st)) st->input = 1;
         st->first = st->input ? 0 : st->n;
         for (int32_t k = st->n; !st->input && k-- > 0;)
             if (st->layers[k]->trained) st->first = k;
@@ -120,7 +119,8 @@ static bool same_class(const st_opt_class *a, const st_opt_class *b)
     if (a->rule != b->rule || a->place != b->place || a->n_state != b->n_state) return false;
     for (int i = 0; i < a->n_state; i++)
         if (a->state[i].dtype != b->state[i].dtype || a->state[i].like != b->state[i].like ||
-            strcmp(a->state[i].name, b->state[i].name)) return false;
+            strcmp(a->state[i].name, b->state[i].name))
+            return false;
     return true;
 }
 
@@ -131,7 +131,8 @@ static int32_t group_of(st_model *m, const model_weight *w, const st_opt_class *
     for (int32_t i = 0; i < m->n_groups; i++) {
         g = &m->groups[i];
         if (same_class(&g->class_, c) && g->dtype == w->pub.dtype && g->decay == w->pub.decay &&
-            g->lr_scale == w->pub.lr_scale) return i;
+            g->lr_scale == w->pub.lr_scale)
+            return i;
     }
     m->groups = model_grow(m->arena, m->groups, m->n_groups, &m->cap_groups, sizeof *m->groups);
     if (!m->groups) return -1;
@@ -145,29 +146,36 @@ static int32_t group_of(st_model *m, const model_weight *w, const st_opt_class *
 
 static int classify(st_model *m, model_weight *w, st_diags *d)
 {
-    st_weight_info info = {.size = sizeof info, .flags = w->pub.flags, .path = w->pub.path, .section = "",
-                           .nd = w->pub.nd, .unit = 1,
-                           .decay = w->pub.decay, .lr_scale = w->pub.lr_scale};
+    st_weight_info info = {.size = sizeof info,
+                           .flags = w->pub.flags,
+                           .path = w->pub.path,
+                           .section = "",
+                           .nd = w->pub.nd,
+                           .unit = 1,
+                           .decay = w->pub.decay,
+                           .lr_scale = w->pub.lr_scale};
     st_opt_class c = {.size = sizeof c};
     const char *name = m->optimizer.plugin->name;
     int rc;
 
     memcpy(info.dim, w->pub.dim, sizeof info.dim);
     rc = m->optimizer_ops.classify(m->optimizer.self, &info, &c);
-    if (rc != ST_OK) return st_spec_fail_section(m->spec, d, "optimizer", NULL, "optimizer %s refused weight %s",
-                                                 name, w->pub.path);
+    if (rc != ST_OK)
+        return st_spec_fail_section(m->spec, d, "optimizer", NULL, "optimizer %s refused weight %s", name, w->pub.path);
     if (c.place != ST_PLACE_FLAT)
         return st_spec_fail_section(m->spec, d, "optimizer", "use adamw",
-                                    "optimizer %s wants whole matrices (weight %s): this version updates flat ranges", name,
-                                    w->pub.path);
-    if (c.n_state < 0 || c.n_state > 4) return st_spec_fail_section(m->spec, d, "optimizer", NULL,
-                                                                    "optimizer %s: %d states for weight %s", name,
-                                                                        c.n_state, w->pub.path);
+                                    "optimizer %s wants whole matrices (weight %s): "
+                                    "this version updates flat ranges",
+                                    name, w->pub.path);
+    if (c.n_state < 0 || c.n_state > 4)
+        return st_spec_fail_section(m->spec, d, "optimizer", NULL, "optimizer %s: %d states for weight %s", name,
+                                    c.n_state, w->pub.path);
     for (int i = 0; i < c.n_state; i++)
         if (c.state[i].like != ST_LIKE_WEIGHT || !st_dtype_size(c.state[i].dtype))
             return st_spec_fail_section(m->spec, d, "optimizer", NULL,
-                                        "optimizer %s: state %s of weight %s has no shape that a flat range can have", name,
-                                        c.state[i].name, w->pub.path);
+                                        "optimizer %s: state %s of weight %s has no shape "
+                                        "that a flat range can have",
+                                        name, c.state[i].name, w->pub.path);
     w->group = group_of(m, w, &c);
     return w->group < 0 ? ST_E_NOMEM : ST_OK;
 }
@@ -177,8 +185,9 @@ int model_classify(st_model *m, st_diags *d)
     if (!m->train) return ST_OK;
     for (int32_t i = 0; i < m->n_weights; i++)
         if (m->weights[i]->trains) ST_TRY(classify(m, m->weights[i], d));
-    return m->n_groups ? ST_OK : st_spec_fail_section(m->spec, d, "optimizer", "unfreeze a part",
-                                                      "nothing is trained: every part is frozen");
+    return m->n_groups ? ST_OK
+                       : st_spec_fail_section(m->spec, d, "optimizer", "unfreeze a part",
+                                              "nothing is trained: every part is frozen");
 }
 
 /* ---- hyper-parameters of a step ---- */
@@ -190,8 +199,9 @@ static int group_hyper(st_model *m, const opt_group *g, const st_schedule *at, s
     int32_t n = m->optimizer_ops.n_hyper;
     int rc = m->optimizer_ops.hyper(m->optimizer.self, g->class_.rule, &s, value);
 
-    if (rc != ST_OK) return st_fail(e, rc, "optimizer %s: no hyper-parameters for step %lld",
-                                    m->optimizer.plugin->name, (long long)at->step);
+    if (rc != ST_OK)
+        return st_fail(e, rc, "optimizer %s: no hyper-parameters for step %lld", m->optimizer.plugin->name,
+                       (long long)at->step);
     return model_write_cells(m, g->hyper_at, n, value, e);
 }
 

@@ -13,8 +13,8 @@ void *model_grow(st_arena *a, void *list, int32_t n, int32_t *cap, size_t size)
     return more;
 }
 
-model_part *model_add_part(st_model *m, int32_t kind, const char *path, const char *section,
-                           const st_instance *proto, void *self)
+model_part *model_add_part(st_model *m, int32_t kind, const char *path, const char *section, const st_instance *proto,
+                           void *self)
 {
     model_part *p = ST_NEW(m->arena, model_part);
 
@@ -35,12 +35,10 @@ model_part *model_add_part(st_model *m, int32_t kind, const char *path, const ch
 
 /* ---- symbols ---- */
 
-static char *layer_section(st_model *m, char symbol)
-{
-    return st_arena_printf(m->arena, "layer.%c", symbol);
-}
+static char *layer_section(st_model *m, char symbol) { return st_arena_printf(m->arena, "layer.%c", symbol); }
 
-/* The plugin bound to a symbol by its section, else the one that claims it; bound once, its values copied to all layers. */
+/* The plugin bound to a symbol by its section, else the one that claims it; bound once, its values copied to all
+ * layers. */
 st_instance *model_symbol(st_model *m, char symbol, st_diags *d)
 {
     unsigned char at = (unsigned char)symbol;
@@ -55,8 +53,8 @@ st_instance *model_symbol(st_model *m, char symbol, st_diags *d)
         const st_manifest *claims = st_registry_symbol(m->registry, symbol, &e);
         if (!claims) {
             m->refused[at] = 1;
-            st_spec_fail(m->spec, d, st_spec_get(m->spec, "stack", "pattern"), e.hint[0] ? e.hint
-                         : "bind it: [layer.X] plugin = NAME", "%s", e.message);
+            st_spec_fail(m->spec, d, st_spec_get(m->spec, "stack", "pattern"),
+                         e.hint[0] ? e.hint : "bind it: [layer.X] plugin = NAME", "%s", e.message);
             return NULL;
         }
         name = claims->name;
@@ -80,8 +78,8 @@ static bool known(void *ctx, char symbol)
 {
     st_model *m = ctx;
     st_error e = {0};
-    return st_spec_has(m->spec, layer_section(m, symbol)) || st_registry_symbol(m->registry, symbol, &e) || e.code !=
-        ST_E_NOTFOUND;
+    return st_spec_has(m->spec, layer_section(m, symbol)) || st_registry_symbol(m->registry, symbol, &e) ||
+           e.code != ST_E_NOTFOUND;
 }
 
 static const char *list_symbols(void *ctx)
@@ -256,8 +254,8 @@ static char *slot_names(st_arena *a, const model_part *p)
 {
     char *text = NULL;
     for (int32_t i = 0; i < p->n_slots; i++)
-        if (p->slots[i].flags & ST_DROP) text = st_arena_printf(a, text ? "%s, %s" : "%s%s", text ? text
-                                                                : "can be dropped: ", p->slots[i].name);
+        if (p->slots[i].flags & ST_DROP)
+            text = st_arena_printf(a, text ? "%s, %s" : "%s%s", text ? text : "can be dropped: ", p->slots[i].name);
     return text;
 }
 
@@ -286,11 +284,12 @@ static int bind_drop(st_model *m, const char *word, st_diags *d)
             char *can = slot_names(m->arena, p);
             return st_spec_fail(m->spec, d, at, can ? can : "nothing of it can be dropped", "drop: %s %s", word,
                                 slot < 0 ? "is no slot of this layer"
-                                    : "must be kept, backward cannot compute it again");
+                                         : "must be kept, backward cannot compute it again");
         }
     }
-    return seen ? ST_OK : st_spec_fail(m->spec, d, at, NULL, "drop: no layer of the pattern has the symbol '%.*s'",
-                                       (int)(dot - word), word);
+    return seen ? ST_OK
+                : st_spec_fail(m->spec, d, at, NULL, "drop: no layer of the pattern has the symbol '%.*s'",
+                               (int)(dot - word), word);
 }
 
 static int bind_full(st_model *m, const char *word, st_diags *d)
@@ -303,9 +302,10 @@ static int bind_full(st_model *m, const char *word, st_diags *d)
             m->parts[i]->full = 1;
             seen = 1;
         }
-    return seen ? ST_OK : st_spec_fail(m->spec, d, st_spec_get(m->spec, "recompute", "full"),
-                                       "none, all, or symbols such as G,*",
-                                       "full: no layer of the pattern has the symbol '%s'", word);
+    return seen ? ST_OK
+                : st_spec_fail(m->spec, d, st_spec_get(m->spec, "recompute", "full"),
+                               "none, all, or symbols such as G,*", "full: no layer of the pattern has the symbol '%s'",
+                               word);
 }
 
 /* Words of a list, separated by commas or blanks; fn on each. */
@@ -341,10 +341,11 @@ int model_check_symbols(st_model *m, st_diags *d)
         if (strncmp(names[i], "layer.", 6)) continue;
         symbol = (unsigned char)names[i][6];
         if (symbol && symbol < 128 && !names[i][7] && (m->symbols[symbol] || m->refused[symbol])) continue;
-        if (symbol && names[i][7]) st_spec_fail_section(m->spec, d, names[i], "a symbol is one character",
-                                                        "[%s] names no symbol", names[i]);
-        else st_spec_fail_section(m->spec, d, names[i], "remove the section, or use the symbol",
-                                  "no pattern uses the symbol %s", names[i] + 6);
+        if (symbol && names[i][7])
+            st_spec_fail_section(m->spec, d, names[i], "a symbol is one character", "[%s] names no symbol", names[i]);
+        else
+            st_spec_fail_section(m->spec, d, names[i], "remove the section, or use the symbol",
+                                 "no pattern uses the symbol %s", names[i] + 6);
         first = ST_E_CONFIG;
     }
     return first;
@@ -369,8 +370,8 @@ int model_make_layers(st_model *m)
         l->self = p->self;
     }
     for (int32_t i = 0; i < m->n_weights; i++)
-        if (!(m->weights[i]->pub.flags & ST_W_CONST)) m->layer_list[m->weights[i]->part->id].parameters +=
-            m->weights[i]->pub.count;
+        if (!(m->weights[i]->pub.flags & ST_W_CONST))
+            m->layer_list[m->weights[i]->part->id].parameters += m->weights[i]->pub.count;
     return ST_OK;
 }
 

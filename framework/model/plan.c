@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/plan.c - planning and opening. The real step is run with fake addresses: once to count contributions per weight, once
- * to measure. Then the device is opened and memory of exactly that size is taken. */
+/* model/plan.c - planning and opening. The real step is run with fake addresses: once to count contributions per
+ * weight, once to measure. Then the device is opened and memory of exactly that size is taken. */
 #include "model/private.h"
 #include <string.h>
 
@@ -72,9 +72,13 @@ int st_model_plan(st_model *m, st_error *e)
 
 void st_model_plan_bytes(const st_model *m, st_plan_bytes *p)
 {
-    *p = (st_plan_bytes){.weights = m->weight_block.bytes, .gradients = m->grad_block.bytes, .optimizer = m->state_block.bytes, .kept = m->peak_keep,
-                         .scratch = m->peak_scratch, .rows = m->row_block.bytes + m->cell_block.bytes, .workspace =
-                             m->facts.lane_workspace * ST_LANES};
+    *p = (st_plan_bytes){.weights = m->weight_block.bytes,
+                         .gradients = m->grad_block.bytes,
+                         .optimizer = m->state_block.bytes,
+                         .kept = m->peak_keep,
+                         .scratch = m->peak_scratch,
+                         .rows = m->row_block.bytes + m->cell_block.bytes,
+                         .workspace = m->facts.lane_workspace * ST_LANES};
     p->total = p->weights + p->gradients + p->optimizer + p->kept + p->scratch + p->rows + p->workspace;
 }
 
@@ -109,8 +113,8 @@ static int open_device(st_model *m, st_error *e)
     if (m->be.describe) m->be.describe(m->device, words, sizeof words);
     snprintf(m->device_words, sizeof m->device_words, words[0] ? "%s, %s" : "%s%s", name, words);
     for (int i = 0; i < ST_LANES; i++) {
-        if (m->be.queue(m->device, 0, &m->queues[i].q) != ST_OK) return st_fail(e, ST_E_DEVICE, "%s: no queue",
-                                                                                m->device_words);
+        if (m->be.queue(m->device, 0, &m->queues[i].q) != ST_OK)
+            return st_fail(e, ST_E_DEVICE, "%s: no queue", m->device_words);
         if (m->be.event && m->be.event(m->device, &m->lane_event[i]) != ST_OK)
             return st_fail(e, ST_E_DEVICE, "%s: no event", m->device_words);
     }

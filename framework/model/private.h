@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model/private.h - what the files of this room share.
  *
- * A model is a list of parts. A part is one configured plugin instance (a layer of a stack, the position, the encoder, a head)
- * or the host itself; it owns weights. Stacks hold layers. All device memory lies in a few blocks; while planning the blocks
- * have fake addresses, so the same code measures and runs. */
+ * A model is a list of parts. A part is one configured plugin instance (a layer of a stack, the position, the
+ * encoder, a head) or the host itself; it owns weights. Stacks hold layers. All device memory lies in a few blocks;
+ * while planning the blocks have fake addresses, so the same code measures and runs. */
 #ifndef ST_MODEL_PRIVATE_H
 #define ST_MODEL_PRIVATE_H
 #include "model/model.h"

@@ -3,8 +3,20 @@
 #include "model/private.h"
 #include <string.h>
 
-enum { R_IDS, R_LABELS, R_TRAINED, R_MEDIA, R_ORDER, R_REAL, R_POS, R_SEGMENTS, R_TO_TIME, R_FROM_TIME, R_SPANS,
-      R_COUNT };
+enum {
+    R_IDS,
+    R_LABELS,
+    R_TRAINED,
+    R_MEDIA,
+    R_ORDER,
+    R_REAL,
+    R_POS,
+    R_SEGMENTS,
+    R_TO_TIME,
+    R_FROM_TIME,
+    R_SPANS,
+    R_COUNT
+};
 
 static void row_sizes(const st_row_shape *s, size_t bytes[R_COUNT])
 {
@@ -18,10 +30,7 @@ static void row_sizes(const st_row_shape *s, size_t bytes[R_COUNT])
     bytes[R_SPANS] = 4 * 4 * segments;
 }
 
-static size_t tile_bytes(const st_row_shape *s, int i)
-{
-    return 4 * 3 * (size_t)st_shape_tile_capacity(s, i);
-}
+static size_t tile_bytes(const st_row_shape *s, int i) { return 4 * 3 * (size_t)st_shape_tile_capacity(s, i); }
 
 void model_row_layout(st_model *m, size_t *at)
 {
@@ -61,8 +70,13 @@ void model_row_tensors(st_model *m)
     int64_t tokens = s->tokens, segments = st_shape_segments(s), depths = 1 + s->depths;
     st_row *r = &m->row;
 
-    *r = (st_row){.size = sizeof *r, .tokens = s->tokens, .tokens_time = s->tokens, .max_segments = (int32_t)segments, .max_len = s->max_len,
-                  .axes = s->axes, .depths = s->depths};
+    *r = (st_row){.size = sizeof *r,
+                  .tokens = s->tokens,
+                  .tokens_time = s->tokens,
+                  .max_segments = (int32_t)segments,
+                  .max_len = s->max_len,
+                  .axes = s->axes,
+                  .depths = s->depths};
     r->ids = ints(m, R_IDS, depths, tokens);
     r->labels = ints(m, R_LABELS, depths, tokens);
     r->trained = ints(m, R_TRAINED, depths, tokens);
@@ -84,19 +98,20 @@ void model_row_tensors(st_model *m)
 static int check_shape(const st_model *m, const st_row_shape *r, st_error *e)
 {
     const st_row_shape *s = &m->shape;
-    bool same = r->tokens == s->tokens && r->sequences == s->sequences && r->axes == s->axes && r->depths ==
-        s->depths && r->n_tiles == s->n_tiles &&
-                r->media == s->media && r->caps.payload == s->caps.payload && r->caps.meta == s->caps.meta;
+    bool same = r->tokens == s->tokens && r->sequences == s->sequences && r->axes == s->axes &&
+                r->depths == s->depths && r->n_tiles == s->n_tiles && r->media == s->media &&
+                r->caps.payload == s->caps.payload && r->caps.meta == s->caps.meta;
     for (int i = 0; same && i < s->n_tiles; i++) same = r->tile[i] == s->tile[i];
-    return same ? ST_OK : st_fail(e, ST_E_SHAPE,
-                                  "a packed row of %d tokens and %d sequences was not made for this model (%d, %d)",
-                                      r->tokens, r->sequences, s->tokens, s->sequences);
+    return same ? ST_OK
+                : st_fail(e, ST_E_SHAPE,
+                          "a packed row of %d tokens and %d sequences was not made for this model (%d, %d)", r->tokens,
+                          r->sequences, s->tokens, s->sequences);
 }
 
 int model_row_upload(st_model *m, const st_packed_row *p, st_error *e)
 {
-    const void *from[R_COUNT] = {p->ids, p->labels, p->trained, p->media, p->order, p->real, p->pos, p->segments,
-                                 p->to_time, p->from_time, p->spans};
+    const void *from[R_COUNT] = {p->ids, p->labels,   p->trained, p->media,     p->order, p->real,
+                                 p->pos, p->segments, p->to_time, p->from_time, p->spans};
     char *to = m->staging.base;
     size_t bytes[R_COUNT];
 

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/services.c - what the host does for heads: embedding, the language-model loss; and tables and sums once per row. */
+/* model/services.c - what the host does for heads: embedding, the language-model loss; and tables and sums once per
+ * row. */
 #include "model/private.h"
 #include <string.h>
 
-static st_model *model_of(st_step *s)
-{
-    return ((st_run *)(void *)s)->m;
-}
+static st_model *model_of(st_step *s) { return ((st_run *)(void *)s)->m; }
 
 /* Row `depth` of a list [1 + depths, tokens]. */
 static st_tensor depth_row(const st_tensor *t, int32_t depth)
@@ -21,9 +19,9 @@ static st_tensor depth_row(const st_tensor *t, int32_t depth)
 static int check_depth(st_model *m, int32_t depth)
 {
     if (m->run.s.status != ST_OK) return m->run.s.status;
-    return depth >= 0 && depth <= m->shape.depths ? ST_OK : model_fail(m, ST_E_INTERNAL,
-                                                                       "depth %d: the pattern has %d after '/'",
-                                                                           depth, m->shape.depths);
+    return depth >= 0 && depth <= m->shape.depths
+               ? ST_OK
+               : model_fail(m, ST_E_INTERNAL, "depth %d: the pattern has %d after '/'", depth, m->shape.depths);
 }
 
 static int position_embed(st_model *m, const st_tensor *x, int backward)
@@ -34,7 +32,7 @@ static int position_embed(st_model *m, const st_tensor *x, int backward)
     if (!m->position_part || !(backward ? m->position_ops.embed_bwd : m->position_ops.embed)) return ST_OK;
     model_enter(m, m->position_part, NULL, &saved);
     rc = backward ? m->position_ops.embed_bwd(m->position.self, &m->run.s, &m->row.pos, x)
-        : m->position_ops.embed(m->position.self, &m->run.s, &m->row.pos, x);
+                  : m->position_ops.embed(m->position.self, &m->run.s, &m->row.pos, x);
     if (rc != ST_OK) model_fail(m, rc, "the position failed");
     model_leave(m, &saved);
     return m->run.s.status;
@@ -49,8 +47,12 @@ int model_embed(st_step *s, int32_t depth, const st_tensor *out)
     table = model_weight_of(s, m->embed);
     ids = depth_row(&m->row.ids, depth);
     media = depth_row(&m->row.media, depth);
-    ST_OP(s, lookup, &(st_lookup){.table = &table, .ids = &ids, .media = m->shape.media ? &media : NULL,
-                                  .features = m->shape.media ? &m->run.features : NULL, .out = out});
+    ST_OP(s, lookup,
+          &(st_lookup){.table = &table,
+                       .ids = &ids,
+                       .media = m->shape.media ? &media : NULL,
+                       .features = m->shape.media ? &m->run.features : NULL,
+                       .out = out});
     return position_embed(m, out, 0);
 }
 
@@ -68,9 +70,15 @@ int model_embed_bwd(st_step *s, int32_t depth, const st_tensor *dout)
     ids = depth_row(&m->row.ids, depth);
     media = depth_row(&m->row.media, depth);
     order = depth_row(&m->row.order, depth);
-    return ST_OP(s, lookup_bwd, &(st_lookup){.table = &table, .ids = &ids, .media = m->shape.media ? &media : NULL,
-                                             .order = &order, .d_out = dout, .d_table = &g,
-                                             .d_features = &m->run.d_features, .beta = beta});
+    return ST_OP(s, lookup_bwd,
+                 &(st_lookup){.table = &table,
+                              .ids = &ids,
+                              .media = m->shape.media ? &media : NULL,
+                              .order = &order,
+                              .d_out = dout,
+                              .d_table = &g,
+                              .d_features = &m->run.d_features,
+                              .beta = beta});
 }
 
 /* The loss of a depth lands in the head's metric, or in a cell of the host. */
@@ -99,11 +107,22 @@ int model_lm_loss(st_step *s, int32_t depth, double weight, int32_t metric, cons
     nll = st_tensor2(m->row_block.base + m->nll_at, m->acc_dtype, m->shape.tokens, 1);
     best = st_tensor2(m->row_block.base + m->best_at, ST_I32, m->shape.tokens, 1);
     nll.nd = best.nd = 1;
-    return ST_OP(s, xent, &(st_xent){.step = s, .h = h, .w = &w, .rows = &rows, .labels = &labels, .scale = &scale,
-                                     .loss = &cell, .dh = backward ? dh : NULL,
-                                     .dw = &dw, .nll = values ? &nll : NULL, .best = values ? &best : NULL, .weight =
-                                         weight, .budget = (size_t)m->batch_keys.logits,
-                                     .group = ST_G_NONE, .beta = beta});
+    return ST_OP(s, xent,
+                 &(st_xent){.step = s,
+                            .h = h,
+                            .w = &w,
+                            .rows = &rows,
+                            .labels = &labels,
+                            .scale = &scale,
+                            .loss = &cell,
+                            .dh = backward ? dh : NULL,
+                            .dw = &dw,
+                            .nll = values ? &nll : NULL,
+                            .best = values ? &best : NULL,
+                            .weight = weight,
+                            .budget = (size_t)m->batch_keys.logits,
+                            .group = ST_G_NONE,
+                            .beta = beta});
 }
 
 /* Rotary tables of the row, one per head size that a layer asked for. */

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/stack.c - the loop over a pattern: x = x + layer(norm(x)). At each border one pass adds what the layer before gave and
- * norms the sum; in backward one pass folds the layer's dx into the stream's gradient. The residual in front of each layer is
- * all that the host keeps; normed inputs are made again. */
+/* model/stack.c - the loop over a pattern: x = x + layer(norm(x)). At each border one pass adds what the layer
+ * before gave and norms the sum; in backward one pass folds the layer's dx into the stream's gradient. The residual
+ * in front of each layer is all that the host keeps; normed inputs are made again. */
 #include "model/private.h"
 
-static bool present(const st_tensor *t)
-{
-    return t && t->data;
-}
+static bool present(const st_tensor *t) { return t && t->data; }
 
 static stack_call *open_call(st_model *m, model_stack *st)
 {
@@ -35,38 +32,50 @@ static stack_call *open_call(st_model *m, model_stack *st)
 }
 
 static st_tensor keep_stat(st_model *m, const model_stack *st, int kept, int wanted)
-{
-    return kept && wanted ? model_keep(m, m->acc_dtype, st->rows, 1) : st_absent();
-}
+{ return kept && wanted ? model_keep(m, m->acc_dtype, st->rows, 1) : st_absent(); }
 
 static int norm(st_model *m, const model_stack *st, int32_t w, int32_t b, const st_tensor *r, const st_tensor *y,
-                const st_tensor *r_out, const st_tensor *n,
-                const st_tensor *rstd, const st_tensor *mean)
+                const st_tensor *r_out, const st_tensor *n, const st_tensor *rstd, const st_tensor *mean)
 {
     st_step *s = &m->run.s;
     st_tensor tw = model_weight_of(s, w), tb = b >= 0 ? model_weight_of(s, b) : st_absent();
-    return ST_OP(s, norm, &(st_norm){.kind = st->kind, .eps = st->eps, .r = r, .y = present(y) ? y : NULL, .w = &tw,
-                                     .b = b >= 0 ? &tb : NULL, .r_out = r_out, .n = n,
-                                     .rstd = rstd, .mean = mean});
+    return ST_OP(s, norm,
+                 &(st_norm){.kind = st->kind,
+                            .eps = st->eps,
+                            .r = r,
+                            .y = present(y) ? y : NULL,
+                            .w = &tw,
+                            .b = b >= 0 ? &tb : NULL,
+                            .r_out = r_out,
+                            .n = n,
+                            .rstd = rstd,
+                            .mean = mean});
 }
 
-static int norm_bwd(st_model *m, const model_stack *st, int32_t w, int32_t b, const st_tensor *r,
-                    const st_tensor *rstd, const st_tensor *mean, const st_tensor *dn,
-                    const st_tensor *dr, int add)
+static int norm_bwd(st_model *m, const model_stack *st, int32_t w, int32_t b, const st_tensor *r, const st_tensor *rstd,
+                    const st_tensor *mean, const st_tensor *dn, const st_tensor *dr, int add)
 {
     st_step *s = &m->run.s;
     st_tensor tw = model_weight_of(s, w), tb = b >= 0 ? model_weight_of(s, b) : st_absent();
     st_tensor dw = model_grad_of(s, w, NULL), db = b >= 0 ? model_grad_of(s, b, NULL) : st_absent();
     if (!dw.data && !db.data && !present(dr)) return s->status;
-    return ST_OP(s, norm_bwd, &(st_norm_bwd){.kind = st->kind, .add = add, .eps = st->eps, .r = r, .w = &tw,
-                                             .b = b >= 0 ? &tb : NULL, .rstd = rstd,
-                                             .mean = present(mean) ? mean : NULL, .dn = dn, .dr = dr, .dw = &dw,
-                                                 .db = b >= 0 ? &db : NULL});
+    return ST_OP(s, norm_bwd,
+                 &(st_norm_bwd){.kind = st->kind,
+                                .add = add,
+                                .eps = st->eps,
+                                .r = r,
+                                .w = &tw,
+                                .b = b >= 0 ? &tb : NULL,
+                                .rstd = rstd,
+                                .mean = present(mean) ? mean : NULL,
+                                .dn = dn,
+                                .dr = dr,
+                                .dw = &dw,
+                                .db = b >= 0 ? &db : NULL});
 }
 
 /* The layer's own forward. dry: the first pass of a full recompute keeps nothing. */
-int model_call_forward(st_model *m, model_part *p, frame *f, const st_tensor *x, const st_tensor *y, int dry,
-                        int muted)
+int model_call_forward(st_model *m, model_part *p, frame *f, const st_tensor *x, const st_tensor *y, int dry, int muted)
 {
     st_run *r = &m->run;
     int rc;
@@ -80,14 +89,11 @@ int model_call_forward(st_model *m, model_part *p, frame *f, const st_tensor *x,
     return r->s.status;
 }
 
-static void set_train(st_model *m, int train)
-{
-    m->run.now.train = m->run.s.train = train;
-}
+static void set_train(st_model *m, int train) { m->run.now.train = m->run.s.train = train; }
 
 /* r, y: the residual in front of the layer before and what that layer gave. r becomes this layer's residual. */
-static int layer_forward(st_model *m, model_stack *st, int32_t i, frame *f, int kept, st_tensor *r,
-                         const st_tensor *y, const st_tensor *rbuf)
+static int layer_forward(st_model *m, model_stack *st, int32_t i, frame *f, int kept, st_tensor *r, const st_tensor *y,
+                         const st_tensor *rbuf)
 {
     model_part *p = st->layers[i];
     context saved;
@@ -109,10 +115,7 @@ static int layer_forward(st_model *m, model_stack *st, int32_t i, frame *f, int 
     return m->run.s.status;
 }
 
-static int32_t bias_of(const st_model *m, st_wid norm_w)
-{
-    return norm_w == m->final_norm ? m->final_norm_bias : -1;
-}
+static int32_t bias_of(const st_model *m, st_wid norm_w) { return norm_w == m->final_norm ? m->final_norm_bias : -1; }
 
 static int finish_forward(st_model *m, model_stack *st, stack_call *c, int keeps, const st_tensor *r,
                           const st_tensor *y, const st_tensor *rbuf, const st_tensor *out)
@@ -149,8 +152,8 @@ int model_stack_forward(st_model *m, model_stack *st, const st_view *v, const st
     c->norm = norm_w;
     y = model_scratch(m, m->dtype, st->rows, st->hidden);
     if (!keeps || st->first > 0) rbuf = model_scratch(m, m->dtype, st->rows, st->hidden);
-    for (int32_t i = 0; i < st->n && run->s.status == ST_OK; i++) layer_forward(m, st, i, &c->frames[i], keeps &&
-                                                                                i >= st->first, &r, &y, &rbuf);
+    for (int32_t i = 0; i < st->n && run->s.status == ST_OK; i++)
+        layer_forward(m, st, i, &c->frames[i], keeps && i >= st->first, &r, &y, &rbuf);
     finish_forward(m, st, c, keeps, &r, &y, &rbuf, out);
     c->keep_end = m->keep.used;
     st->n_calls += keeps;
@@ -244,11 +247,10 @@ static model_stack *nested(st_model *m, int32_t id)
 
 static int check_width(st_model *m, const model_stack *st, const st_tensor *t, const char *what)
 {
-    if (!present(t) || (t->nd == 2 && t->dim[0] == st->rows && t->dim[1] == st->hidden &&
-                        t->stride[0] == st->hidden)) return ST_OK;
-    return model_fail(m, ST_E_SHAPE, "%s of the stack %s is %lld x %lld, not %lld x %lld in one piece", what,
-                      st->path, (long long)t->dim[0], (long long)t->dim[1],
-                      (long long)st->rows, (long long)st->hidden);
+    if (!present(t) || (t->nd == 2 && t->dim[0] == st->rows && t->dim[1] == st->hidden && t->stride[0] == st->hidden))
+        return ST_OK;
+    return model_fail(m, ST_E_SHAPE, "%s of the stack %s is %lld x %lld, not %lld x %lld in one piece", what, st->path,
+                      (long long)t->dim[0], (long long)t->dim[1], (long long)st->rows, (long long)st->hidden);
 }
 
 int model_stack_api(st_step *s, int32_t id, const st_view *v, const st_tensor *u, st_wid norm_w, const st_tensor *out)

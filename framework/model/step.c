@@ -13,10 +13,20 @@ void model_start(st_model *m)
 
     memset(&m->error, 0, sizeof m->error);
     memset(&r->now, 0, sizeof r->now);
-    r->s = (st_step){.size = sizeof r->s, .api = model_step_api(), .ops = &m->ops, .q = &m->queues[0].q,
-                     .row = &m->row, .dtype = m->dtype,
-                     .acc_dtype = m->acc_dtype, .layer = -1, .micros = 1, .data = one, .context = one, .tensor = one,
-                         .expert = one, .media = one};
+    r->s = (st_step){.size = sizeof r->s,
+                     .api = model_step_api(),
+                     .ops = &m->ops,
+                     .q = &m->queues[0].q,
+                     .row = &m->row,
+                     .dtype = m->dtype,
+                     .acc_dtype = m->acc_dtype,
+                     .layer = -1,
+                     .micros = 1,
+                     .data = one,
+                     .context = one,
+                     .tensor = one,
+                     .expert = one,
+                     .media = one};
     r->m = m;
     r->launch = NULL;
     r->op_open = r->lanes = 0;
@@ -37,14 +47,10 @@ int model_end(st_model *m, st_error *e)
 /* ---- cells ---- */
 
 int model_read_cells(st_model *m, size_t at, int64_t n, double *out, st_error *e)
-{
-    return model_read_tensor(m, model_cell(m, at, n), out, n, e);
-}
+{ return model_read_tensor(m, model_cell(m, at, n), out, n, e); }
 
 int model_write_cells(st_model *m, size_t at, int64_t n, const double *in, st_error *e)
-{
-    return model_write_tensor(m, model_cell(m, at, n), in, n, e);
-}
+{ return model_write_tensor(m, model_cell(m, at, n), in, n, e); }
 
 /* ---- a micro-batch ---- */
 
@@ -73,9 +79,8 @@ int model_begin_step(st_model *m, int mode, int32_t micros)
     for (int32_t i = 0; i < m->n_weights; i++) {
         model_weight *w = m->weights[i];
         w->done = 0;
-        if (w->trains && (!(w->pub.flags & ST_W_BETA) || !w->per_micro)) model_zero(m,
-                                                                                    m->grad_block.base + w->grad_at,
-                                                                                        (size_t)w->pub.count * acc);
+        if (w->trains && (!(w->pub.flags & ST_W_BETA) || !w->per_micro))
+            model_zero(m, m->grad_block.base + w->grad_at, (size_t)w->pub.count * acc);
     }
     return m->run.s.status;
 }
@@ -91,7 +96,7 @@ static int encode(st_model *m)
     m->run.now.train = m->run.s.train = saved.train && m->encoder_trained;
     for (int i = 0; i < MODEL_SLOTS; i++) m->encoder_frame.slot[i] = st_absent();
     rc = m->run.s.status == ST_OK ? m->encoder_ops.forward(m->encoder.self, &m->run.s, &m->batch, &m->run.features)
-        : m->run.s.status;
+                                  : m->run.s.status;
     if (rc != ST_OK) model_fail(m, rc, "forward failed (%s)", st_code_name(rc));
     model_leave(m, &saved);
     model_look_slots(m, m->encoder_part, &m->encoder_frame);
@@ -226,7 +231,7 @@ int model_update(st_model *m)
 
     model_enter(m, m->optimizer_part, NULL, &saved);
     rc = m->run.s.status == ST_OK ? m->optimizer_ops.update(m->optimizer.self, &m->run.s, m->units, m->n_groups)
-        : m->run.s.status;
+                                  : m->run.s.status;
     if (rc != ST_OK) model_fail(m, rc, "the update failed (%s)", st_code_name(rc));
     model_leave(m, &saved);
     return m->run.s.status;
@@ -254,8 +259,8 @@ static int upload_scalars(st_model *m, const st_packed_row *const *rows, int32_t
     return model_write_cells(m, m->scalars_at, MODEL_CELLS, cell, e);
 }
 
-static int run_micros(st_model *m, const st_packed_row *const *rows, int32_t micros, int64_t step,
-                      st_step_result *out, st_error *e)
+static int run_micros(st_model *m, const st_packed_row *const *rows, int32_t micros, int64_t step, st_step_result *out,
+                      st_error *e)
 {
     if (!m->opened) return st_fail(e, ST_E_INTERNAL, "the model is not open");
     if (!m->train) return st_fail(e, ST_E_INTERNAL, "the model was not built for training");
@@ -419,17 +424,12 @@ static int layer_backward_alone(st_model *m, model_part *p, frame *f, const st_t
 }
 
 static int put(st_model *m, const st_tensor *t, const double *v, st_error *e)
-{
-    return t->data ? model_write_tensor(m, *t, v, t->dim[0] * t->dim[1], e) : ST_OK;
-}
+{ return t->data ? model_write_tensor(m, *t, v, t->dim[0] * t->dim[1], e) : ST_OK; }
 static int get(st_model *m, const st_tensor *t, double *v, st_error *e)
-{
-    return t->data && v ? model_read_tensor(m, *t, v, t->dim[0] * t->dim[1], e) : ST_OK;
-}
+{ return t->data && v ? model_read_tensor(m, *t, v, t->dim[0] * t->dim[1], e) : ST_OK; }
 
 int st_model_layer_run(st_model *m, int32_t layer, const st_packed_row *row, const double *x, double *y,
-                       const double *dy,
-                       double *dx, st_error *e)
+                       const double *dy, double *dx, st_error *e)
 {
     int64_t tokens = m->shape.tokens, hidden = m->stack_keys.hidden;
     frame f = {0};
@@ -474,5 +474,6 @@ int st_model_evaluate(st_model *m, const st_packed_row *row, double *loss_sum, i
     *count = row->trained_count[0];
     if (best) ST_TRY(model_download(m, best, m->row_block.base + m->best_at, tokens * 4, e));
     return nll ? model_read_tensor(m, st_tensor2(m->row_block.base + m->nll_at, m->acc_dtype, (int64_t)tokens, 1), nll,
-                                   (int64_t)tokens, e) : ST_OK;
+                                   (int64_t)tokens, e)
+               : ST_OK;
 }

@@ -4,18 +4,15 @@
 #include <string.h>
 #include <time.h>
 
-static st_run *run_of(st_step *s)
-{
-    return (st_run *)(void *)s;
-}
+static st_run *run_of(st_step *s) { return (st_run *)(void *)s; }
 
 /* ---- errors ---- */
 
 void model_words(const st_model *m, const model_part *p, char *out, size_t n)
 {
     if (!p || !p->proto) snprintf(out, n, "the host");
-    else if (p->kind == ST_KIND_LAYER) snprintf(out, n, "%s (%c, %s)", p->path, p->proto->symbol,
-                                                p->proto->plugin->name);
+    else if (p->kind == ST_KIND_LAYER)
+        snprintf(out, n, "%s (%c, %s)", p->path, p->proto->symbol, p->proto->plugin->name);
     else snprintf(out, n, "%s (%s)", p->path, p->proto->plugin->name);
 }
 
@@ -66,9 +63,10 @@ static void *queue_scratch(const st_queue *q, size_t bytes)
         r->op_mark = r->m->scratch.used;
     }
     at = bump_take(&r->m->scratch, bytes ? bytes : 1);
-    if (!at) model_fail(r->m, ST_E_NOMEM,
-                        "%zu bytes of workspace: the arena of %zu bytes is full, the plan did not see this call",
-                            bytes, r->m->scratch.cap);
+    if (!at)
+        model_fail(r->m, ST_E_NOMEM,
+                   "%zu bytes of workspace: the arena of %zu bytes is full, the plan did not see this call", bytes,
+                   r->m->scratch.cap);
     return at;
 }
 
@@ -86,8 +84,8 @@ static int queue_fail(const st_queue *q, int code, const char *fmt, ...)
 /* What counts as a matrix product: the ops that are one, or are made of them. */
 static bool is_product(const char *launch)
 {
-    static const char *const names[] = {"linear", "linear_dx", "linear_dw", "gemm", "grouped", "xent", "attention",
-                                        "attention_bwd"};
+    static const char *const names[] = {"linear",  "linear_dx", "linear_dw", "gemm",
+                                        "grouped", "xent",      "attention", "attention_bwd"};
     for (size_t i = 0; launch && i < ST_COUNT(names); i++)
         if (!strcmp(launch, names[i])) return true;
     return false;
@@ -293,10 +291,7 @@ static st_tensor api_kept(st_step *s, int32_t slot)
     return c->frame->slot[slot];
 }
 
-static size_t api_mark(st_step *s)
-{
-    return run_of(s)->m->scratch.used;
-}
+static size_t api_mark(st_step *s) { return run_of(s)->m->scratch.used; }
 
 static void api_release(st_step *s, size_t mark)
 {
@@ -314,14 +309,15 @@ static int api_collective(st_step *s, uint32_t what, uint32_t group, const st_te
     st_error e = {0};
 
     if (s->status != ST_OK) return s->status;
-    if (what < ST_ALL_GATHER || what > ST_ALL_TO_ALL) return model_fail(r->m, ST_E_INTERNAL,
-                                                                        "collective %u does not exist", what);
-    if (group == ST_G_NONE || group >= ST_G_COUNT) return model_fail(r->m, ST_E_COMM,
-                                                                     "group %s does not exist in this run",
-                                                                         st_group_name(group));
+    if (what < ST_ALL_GATHER || what > ST_ALL_TO_ALL)
+        return model_fail(r->m, ST_E_INTERNAL, "collective %u does not exist", what);
+    if (group == ST_G_NONE || group >= ST_G_COUNT)
+        return model_fail(r->m, ST_E_COMM, "group %s does not exist in this run", st_group_name(group));
     if (!r->planning && !st_groups_get(r->m->groups_open, group, &e)) return model_fail(r->m, e.code, "%s", e.message);
-    if (send->data == recv->data) return what == ST_ALL_REDUCE || what == ST_ALL_REDUCE_MAX ? ST_OK
-        : model_fail(r->m, ST_E_SHAPE, "send and recv are the same memory");
+    if (send->data == recv->data)
+        return what == ST_ALL_REDUCE || what == ST_ALL_REDUCE_MAX
+                   ? ST_OK
+                   : model_fail(r->m, ST_E_SHAPE, "send and recv are the same memory");
     return ST_OP(s, copy, send, recv);
 }
 
@@ -334,8 +330,8 @@ static int api_exchange(st_step *s, uint32_t group, const st_blocks *b)
     if (s->status != ST_OK || r->planning) return s->status;
     c = st_groups_get(r->m->groups_open, group, &e);
     if (!c) return model_fail(r->m, e.code, "%s", e.message);
-    if (!r->m->comm_ops.exchange) return model_fail(r->m, ST_E_UNSUPPORTED, "comm %s has no exchange",
-                                                    r->m->comm.plugin->name);
+    if (!r->m->comm_ops.exchange)
+        return model_fail(r->m, ST_E_UNSUPPORTED, "comm %s has no exchange", r->m->comm.plugin->name);
     return ST_LAUNCH(s, "exchange", r->m->comm_ops.exchange(c, s->q, b));
 }
 
@@ -344,9 +340,9 @@ static int api_exchange(st_step *s, uint32_t group, const st_blocks *b)
 static int wait_for(st_model *m, int32_t waits, int32_t on)
 {
     if (m->run.planning || !m->lane_event[on]) return ST_OK;
-    if (m->be.record(&m->queues[on].q, m->lane_event[on]) == ST_OK && m->be.wait(&m->queues[waits].q,
-                                                                                 m->lane_event[on]) ==
-                                                                                     ST_OK) return ST_OK;
+    if (m->be.record(&m->queues[on].q, m->lane_event[on]) == ST_OK &&
+        m->be.wait(&m->queues[waits].q, m->lane_event[on]) == ST_OK)
+        return ST_OK;
     return model_fail(m, ST_E_DEVICE, "a lane could not wait for another");
 }
 
@@ -364,9 +360,7 @@ static int api_lane(st_step *s, uint32_t what, uint32_t lane)
         r->lanes |= 1 << lane & ~1;
         s->q = &m->queues[lane].q;
         return ST_OK;
-    case ST_LANE_LEAVE:
-        s->q = &m->queues[0].q;
-        return ST_OK;
+    case ST_LANE_LEAVE: s->q = &m->queues[0].q; return ST_OK;
     case ST_LANE_JOIN:
         s->q = &m->queues[0].q;
         for (int32_t i = 1; i < ST_LANES; i++)
@@ -431,10 +425,7 @@ static st_rotary api_rotary(st_step *s, int32_t id)
 }
 
 /* In a replayed forward: a cell that nobody reads. */
-static st_tensor muted(st_model *m, int64_t n)
-{
-    return model_cell(m, m->muted_at, n);
-}
+static st_tensor muted(st_model *m, int64_t n) { return model_cell(m, m->muted_at, n); }
 
 static st_tensor api_accum(st_step *s, int32_t id)
 {
@@ -470,16 +461,33 @@ static st_tensor api_metric(st_step *s, int32_t id)
 const st_step_api *model_step_api(void)
 {
     static const st_step_api api = {
-        .size = sizeof api, .memory = model_memory, .kept = api_kept, .mark = api_mark, .release = api_release,
-            .weight = model_weight_of,
-        .grad = model_grad_of, .section = api_section, .linear = model_linear, .linear_bwd = model_linear_bwd,
-            .collective = api_collective,
-        .exchange = api_exchange, .lane = api_lane, .begin = api_begin, .end = api_end, .fail = api_fail, .scalar =
-            api_scalar,
-        .tiles = api_tiles, .rotary = api_rotary, .accum = api_accum, .total = api_total, .metric = api_metric,
-            .embed = model_embed,
-        .embed_bwd = model_embed_bwd, .lm_loss = model_lm_loss, .stack = model_stack_api, .stack_bwd =
-            model_stack_bwd_api,
+        .size = sizeof api,
+        .memory = model_memory,
+        .kept = api_kept,
+        .mark = api_mark,
+        .release = api_release,
+        .weight = model_weight_of,
+        .grad = model_grad_of,
+        .section = api_section,
+        .linear = model_linear,
+        .linear_bwd = model_linear_bwd,
+        .collective = api_collective,
+        .exchange = api_exchange,
+        .lane = api_lane,
+        .begin = api_begin,
+        .end = api_end,
+        .fail = api_fail,
+        .scalar = api_scalar,
+        .tiles = api_tiles,
+        .rotary = api_rotary,
+        .accum = api_accum,
+        .total = api_total,
+        .metric = api_metric,
+        .embed = model_embed,
+        .embed_bwd = model_embed_bwd,
+        .lm_loss = model_lm_loss,
+        .stack = model_stack_api,
+        .stack_bwd = model_stack_bwd_api,
     };
     return &api;
 }

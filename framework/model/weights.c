@@ -12,9 +12,7 @@ static char *with_number(st_arena *a, const char *text, int32_t n)
 }
 
 static bool name_ok(const char *name)
-{
-    return name[0] && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_.") == strlen(name);
-}
+{ return name[0] && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_.") == strlen(name); }
 
 static int check_shape(const st_weight *w, const char *path, st_error *e)
 {
@@ -22,15 +20,13 @@ static int check_shape(const st_weight *w, const char *path, st_error *e)
 
     if (w->nd < 1 || w->nd > ST_DIMS) return st_fail(e, ST_E_INTERNAL, "weight %s: %d dimensions", path, w->nd);
     for (int i = 0; i < w->nd; i++) {
-        if (w->dim[i] < 1 || w->dim[i] > INT64_MAX / 16 / count) return st_fail(e, ST_E_CONFIG,
-                                                                                "weight %s: dimension %d is %lld",
-                                                                                    path, i, (long long)w->dim[i]);
+        if (w->dim[i] < 1 || w->dim[i] > INT64_MAX / 16 / count)
+            return st_fail(e, ST_E_CONFIG, "weight %s: dimension %d is %lld", path, i, (long long)w->dim[i]);
         count *= w->dim[i];
     }
     if (!w->n_sec) return ST_OK;
-    if (w->sec_dim < 0 || w->sec_dim >= w->nd) return st_fail(e, ST_E_INTERNAL,
-                                                              "weight %s: sections of dimension %d of %d", path,
-                                                                  w->sec_dim, w->nd);
+    if (w->sec_dim < 0 || w->sec_dim >= w->nd)
+        return st_fail(e, ST_E_INTERNAL, "weight %s: sections of dimension %d of %d", path, w->sec_dim, w->nd);
     for (int i = 0; i < w->n_sec; i++) sum += w->sec[i].n;
     if (sum != w->dim[w->sec_dim])
         return st_fail(e, ST_E_INTERNAL, "weight %s: sections hold %lld, dimension %d is %lld", path, (long long)sum,
@@ -40,12 +36,12 @@ static int check_shape(const st_weight *w, const char *path, st_error *e)
 
 static int check_init(const st_weight *w, const char *path, st_error *e)
 {
-    if (w->init < ST_INIT_ZERO || w->init > ST_INIT_SOFTPLUS_INV) return st_fail(e, ST_E_INTERNAL,
-                                                                                 "weight %s: init %d", path, w->init);
-    if (w->init == ST_INIT_CALL && !w->fill) return st_fail(e, ST_E_INTERNAL,
-                                                            "weight %s: ST_INIT_CALL without fill()", path);
-    if (w->flags & ST_W_CONST && w->init == ST_INIT_NORMAL) return st_fail(e, ST_E_INTERNAL,
-                                                                           "weight %s: constant but random", path);
+    if (w->init < ST_INIT_ZERO || w->init > ST_INIT_SOFTPLUS_INV)
+        return st_fail(e, ST_E_INTERNAL, "weight %s: init %d", path, w->init);
+    if (w->init == ST_INIT_CALL && !w->fill)
+        return st_fail(e, ST_E_INTERNAL, "weight %s: ST_INIT_CALL without fill()", path);
+    if (w->flags & ST_W_CONST && w->init == ST_INIT_NORMAL)
+        return st_fail(e, ST_E_INTERNAL, "weight %s: constant but random", path);
     return ST_OK;
 }
 
@@ -98,8 +94,8 @@ st_wid model_declare(st_model *m, model_part *p, const st_weight *given, st_erro
     if (!name || !path) return st_fail(e, ST_E_NOMEM, "no memory for weights"), -1;
     if (!name_ok(name)) return st_fail(e, ST_E_INTERNAL, "weight '%s': names hold a-z 0-9 _ .", path), -1;
     for (int32_t i = 0; i < m->n_weights; i++)
-        if (!strcmp(m->weights[i]->pub.path, path)) return st_fail(e, ST_E_INTERNAL, "weight %s is declared twice",
-                                                                   path), -1;
+        if (!strcmp(m->weights[i]->pub.path, path))
+            return st_fail(e, ST_E_INTERNAL, "weight %s is declared twice", path), -1;
     if (check_shape(&w, path, e) != ST_OK || check_init(&w, path, e) != ST_OK) return -1;
     if (!add_weight(m, p, &w, name, path)) return st_fail(e, ST_E_NOMEM, "no memory for weights"), -1;
     return m->n_weights - 1;
@@ -109,8 +105,11 @@ st_wid model_declare(st_model *m, model_part *p, const st_weight *given, st_erro
 static int declare_norm(st_model *m, model_part *p, const char *name, int32_t kind, int64_t hidden, int32_t *w,
                         int32_t *b, st_error *e)
 {
-    st_weight d = {.size = sizeof d, .name = name, .nd = 1, .dim = {hidden}, .init = kind == ST_NORM_RMS1P
-                   ? ST_INIT_ZERO : ST_INIT_ONE};
+    st_weight d = {.size = sizeof d,
+                   .name = name,
+                   .nd = 1,
+                   .dim = {hidden},
+                   .init = kind == ST_NORM_RMS1P ? ST_INIT_ZERO : ST_INIT_ONE};
 
     *b = -1;
     *w = model_declare(m, p, &d, e);
@@ -126,17 +125,23 @@ static int declare_norm(st_model *m, model_part *p, const char *name, int32_t ki
 }
 
 int model_declare_norms(st_model *m, model_part *p, st_error *e)
-{
-    return declare_norm(m, p, "pre_norm", p->stack->kind, p->stack->hidden, &p->norm, &p->norm_bias, e);
-}
+{ return declare_norm(m, p, "pre_norm", p->stack->kind, p->stack->hidden, &p->norm, &p->norm_bias, e); }
 
 /* Embedding, final norm, output matrix. */
 int model_declare_host(st_model *m, st_error *e)
 {
     int64_t hidden = m->stack_keys.hidden, vocab = m->stack_keys.vocab;
-    st_weight embed = {.size = sizeof embed, .flags = ST_W_BETA | ST_W_TABLE, .name = "embed", .nd = 2,
-                       .dim = {vocab, hidden}, .init = ST_INIT_NORMAL};
-    st_weight head = {.size = sizeof head, .flags = ST_W_BETA, .name = "lm_head", .nd = 2, .dim = {vocab, hidden},
+    st_weight embed = {.size = sizeof embed,
+                       .flags = ST_W_BETA | ST_W_TABLE,
+                       .name = "embed",
+                       .nd = 2,
+                       .dim = {vocab, hidden},
+                       .init = ST_INIT_NORMAL};
+    st_weight head = {.size = sizeof head,
+                      .flags = ST_W_BETA,
+                      .name = "lm_head",
+                      .nd = 2,
+                      .dim = {vocab, hidden},
                       .init = ST_INIT_NORMAL};
 
     m->embed = model_declare(m, m->host, &embed, e);
@@ -163,14 +168,10 @@ st_tensor model_shape_tensor(const model_weight *w, void *data, int32_t dtype)
 }
 
 st_tensor model_weight_tensor(const st_model *m, const model_weight *w)
-{
-    return model_shape_tensor(w, m->weight_block.base + w->at, w->pub.dtype);
-}
+{ return model_shape_tensor(w, m->weight_block.base + w->at, w->pub.dtype); }
 
 st_tensor model_grad_tensor(const st_model *m, const model_weight *w)
-{
-    return w->trains ? model_shape_tensor(w, m->grad_block.base + w->grad_at, m->acc_dtype) : st_absent();
-}
+{ return w->trains ? model_shape_tensor(w, m->grad_block.base + w->grad_at, m->acc_dtype) : st_absent(); }
 
 /* ---- values from and to the host ---- */
 
@@ -219,15 +220,16 @@ int model_write_tensor(st_model *m, st_tensor t, const double *in, int64_t n, st
 static int check_weight(const st_model *m, int32_t weight, st_error *e)
 {
     if (!m->opened) return st_fail(e, ST_E_INTERNAL, "the model is not open");
-    return weight >= 0 && weight < m->n_weights ? ST_OK : st_fail(e, ST_E_NOTFOUND, "weight %d of %d", weight,
-                                                                  m->n_weights);
+    return weight >= 0 && weight < m->n_weights ? ST_OK
+                                                : st_fail(e, ST_E_NOTFOUND, "weight %d of %d", weight, m->n_weights);
 }
 
 static int find_grad(const st_model *m, int32_t weight, st_tensor *out, st_error *e)
 {
     *out = model_grad_tensor(m, m->weights[weight]);
-    return out->data ? ST_OK : st_fail(e, ST_E_NOTFOUND, "weight %s has no gradient: it is not trained",
-                                       m->weights[weight]->pub.path);
+    return out->data ? ST_OK
+                     : st_fail(e, ST_E_NOTFOUND, "weight %s has no gradient: it is not trained",
+                               m->weights[weight]->pub.path);
 }
 
 int st_model_read(st_model *m, int32_t weight, int what, double *out, st_error *e)

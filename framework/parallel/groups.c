@@ -33,7 +33,11 @@ static int gather_alone(void *ctx, const void *send, void *recv, size_t bytes)
 static int open_groups(st_groups *g, const st_host *host, void *self, const st_mesh *mesh, st_device *device,
                        st_error *e)
 {
-    const int32_t size[ST_G_COUNT] = {0, mesh->data.size, mesh->context.size, mesh->tensor.size, mesh->expert.size,
+    const int32_t size[ST_G_COUNT] = {0,
+                                      mesh->data.size,
+                                      mesh->context.size,
+                                      mesh->tensor.size,
+                                      mesh->expert.size,
                                       mesh->media.size,
                                       mesh->data.size * mesh->context.size};
     st_bootstrap alone = {sizeof alone, 0, 1, 0, NULL, gather_alone};
@@ -85,6 +89,4 @@ st_comm *st_groups_get(const st_groups *g, uint32_t group, st_error *e)
 }
 
 int st_groups_check(const st_groups *g, st_error *e)
-{
-    return g && g->world && g->ops->check ? g->ops->check(g->world, e) : ST_OK;
-}
+{ return g && g->world && g->ops->check ? g->ops->check(g->world, e) : ST_OK; }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parallel/groups.h - the groups of ranks that a run is made of. A group is always passed in; one that was not made is an
- * error, never a group of size 1. */
+/* parallel/groups.h - the groups of ranks that a run is made of. A group is always passed in; one that was not made
+ * is an error, never a group of size 1. */
 #ifndef ST_GROUPS_H
 #define ST_GROUPS_H
 #include "base/base.h"
 #include <strata/comm.h>
 
 typedef struct st_groups st_groups;
-/* A mesh of ranks: how many divide the data, a row's tokens, a layer's width, the experts. Their product is the world. */
+/* A mesh of ranks: how many divide the data, a row's tokens, a layer's width, the experts. Their product is the
+ * world. */
 typedef struct st_mesh { st_axis data, context, tensor, expert, media; } st_mesh;
 
 st_mesh st_mesh_single(void); /* one rank, member of every group */

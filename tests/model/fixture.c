@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model/fixture.c - see the header. */
-#include <math.h>
 #include "fixture.h"
+#include <math.h>
 
 void need_ok(int rc, const st_error *e)
 {
@@ -175,7 +175,8 @@ static double loss_of(fixture *f, st_packed_row *const *rows, int32_t micros)
     return sum / (double)count;
 }
 
-static double at_value(fixture *f, st_packed_row *const *rows, int32_t micros, int32_t weight, double *v, int64_t at, double value)
+static double at_value(fixture *f, st_packed_row *const *rows, int32_t micros, int32_t weight, double *v, int64_t at,
+                       double value)
 {
     double was = v[at], loss;
     st_error e = {0};
@@ -207,7 +208,8 @@ double check_differences(fixture *f, st_packed_row *const *rows, int32_t micros,
     assert_true(fabs(r.loss - loss_of(f, rows, micros)) < 1e-12);
     for (int32_t i = 0; i < f->model->n_weights; i++) {
         const model_weight *w = f->model->weights[i];
-        double *g = ST_NEW_N(f->arena, double, w->pub.count), *v = ST_NEW_N(f->arena, double, w->pub.count), largest = 1e-6;
+        double *g = ST_NEW_N(f->arena, double, w->pub.count), *v = ST_NEW_N(f->arena, double, w->pub.count),
+               largest = 1e-6;
         if (!w->trains) continue;
         need_ok(st_model_read(f->model, i, ST_READ_GRAD, g, &e), &e);
         need_ok(st_model_read(f->model, i, ST_READ_WEIGHT, v, &e), &e);

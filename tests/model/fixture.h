@@ -46,14 +46,15 @@ fixture *fixture_open(const char *spec, int train);
 void fixture_close(fixture *);
 void need_ok(int rc, const st_error *);
 
-/* A row of sequences of the given lengths, ended by 0; ids and trained tokens follow from `salt` and the place in its own
- * sequence. from: number of the first sequence (as if it stood behind others). images 1: odd sequences hold pictures. */
+/* A row of sequences of the given lengths, ended by 0; ids and trained tokens follow from `salt` and the place in
+ * its own sequence. from: number of the first sequence (as if it stood behind others). images 1: odd sequences hold
+ * pictures. */
 st_packed_row *make_row(fixture *, const int *lengths, int from, uint64_t salt, int images);
 
 /* All gradients in order of weights; weights without one are left out. */
 double *all_gradients(fixture *, int64_t *n);
 double max_difference(const double *a, const double *b, int64_t n);
-/* Worst error of gradients against central differences, relative to the largest gradient of the weight; `each` elements of
- * every weight are tried. worst_path: where. */
+/* Worst error of gradients against central differences, relative to the largest gradient of the weight; `each`
+ * elements of every weight are tried. worst_path: where. */
 double check_differences(fixture *, st_packed_row *const *rows, int32_t micros, int each, const char **worst_path);
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model/test_step.c - the step machinery on a small text model of the real plugins, in f64 with memory full of NaN. */
-#include <math.h>
 #include "fixture.h"
+#include <math.h>
 
-static const int packed[] = {17, 1, 30, 9, 0}, first[] = {17, 1, 0}, second[] = {30, 9, 0}, alone[4][2] = {{17, 0}, {1, 0}, {30, 0}, {9, 0}};
+static const int packed[] = {17, 1, 30, 9, 0}, first[] = {17, 1, 0}, second[] = {30, 9, 0},
+                 alone[4][2] = {{17, 0}, {1, 0}, {30, 0}, {9, 0}};
 
 static st_step_result gradients(fixture *f, st_packed_row *const *rows, int32_t micros)
 {
@@ -25,20 +26,13 @@ static void differences(const char *spec, double limit)
     fixture_close(f);
 }
 
-static void gradients_equal_differences(void **state)
-{
-    differences(TEXT_MODEL TEXT_BATCH, 1e-8);
-}
+static void gradients_equal_differences(void **state) { differences(TEXT_MODEL TEXT_BATCH, 1e-8); }
 
 static void tied_gradients_equal_differences(void **state)
-{
-    differences(TEXT_MODEL_WITH("", "tie_embeddings = yes\n") ROPE TEXT_BATCH, 1e-8);
-}
+{ differences(TEXT_MODEL_WITH("", "tie_embeddings = yes\n") ROPE TEXT_BATCH, 1e-8); }
 
 static void layer_norms_equal_differences(void **state)
-{
-    differences(TEXT_MODEL_WITH("", "norm = layer\n") ROPE TEXT_BATCH, 1e-8);
-}
+{ differences(TEXT_MODEL_WITH("", "norm = layer\n") ROPE TEXT_BATCH, 1e-8); }
 
 /* ---- recompute ---- */
 
@@ -104,9 +98,11 @@ static void recompute_gives_the_same_bits(void **state)
 static void two_rows_equal_one(void **state)
 {
     fixture *f = fixture_open(TEXT_MODEL TEXT_BATCH, 1);
-    st_packed_row *both[1] = {make_row(f, packed, 0, 5, 0)}, *two[2] = {make_row(f, first, 0, 5, 0), make_row(f, second, 2, 5, 0)};
+    st_packed_row *both[1] = {make_row(f, packed, 0, 5, 0)},
+                  *two[2] = {make_row(f, first, 0, 5, 0), make_row(f, second, 2, 5, 0)};
     int64_t n;
-    double a = gradients(f, both, 1).loss, *ga = all_gradients(f, &n), b = gradients(f, two, 2).loss, *gb = all_gradients(f, &n);
+    double a = gradients(f, both, 1).loss, *ga = all_gradients(f, &n), b = gradients(f, two, 2).loss,
+           *gb = all_gradients(f, &n);
     double worst = max_difference(gb, ga, n);
 
     print_message("# two rows against one: loss %.1e, gradients %.1e\n", fabs(a - b), worst);
@@ -114,7 +110,9 @@ static void two_rows_equal_one(void **state)
     fixture_close(f);
 }
 
-typedef struct seen { double final[96 * 16]; } seen;
+typedef struct seen {
+    double final[96 * 16];
+} seen;
 static void look(void *ctx, const char *name, int32_t layer, const double *values, int64_t rows, int64_t cols)
 {
     seen *s = ctx;
@@ -146,7 +144,8 @@ static void packed_row_equals_segments_alone(void **state)
         for (int64_t k = 0; k < n; k++) sum[k] += share * g[k];
         worst = fmax(worst, max_difference(one.final, all.final + 16 * row->segments[i], 16 * (int64_t)alone[i][0]));
     }
-    print_message("# packed against alone: outputs %.1e, loss %.1e, gradients %.1e\n", worst, fabs(loss - r.loss), max_difference(sum, want, n));
+    print_message("# packed against alone: outputs %.1e, loss %.1e, gradients %.1e\n", worst, fabs(loss - r.loss),
+                  max_difference(sum, want, n));
     assert_true(worst < 1e-12 && fabs(loss - r.loss) < 1e-12 && max_difference(sum, want, n) < 1e-12);
     fixture_close(f);
 }
@@ -160,7 +159,9 @@ static void threads_give_the_same_bits(void **state)
 
     for (int i = 0; i < 2; i++) {
         st_packed_row *row;
-        f[i] = fixture_open(i ? TEXT_MODEL_WITH("threads = 2\n", "") ROPE TEXT_BATCH : TEXT_MODEL_WITH("threads = 1\n", "") ROPE TEXT_BATCH, 1);
+        f[i] = fixture_open(i ? TEXT_MODEL_WITH("threads = 2\n", "") ROPE TEXT_BATCH
+                              : TEXT_MODEL_WITH("threads = 1\n", "") ROPE TEXT_BATCH,
+                            1);
         row = make_row(f[i], lengths, 0, 9, 0);
         loss[i] = gradients(f[i], &row, 1).loss;
         g[i] = all_gradients(f[i], &n);
@@ -191,7 +192,8 @@ static double *value_of(fixture *f, int32_t i, int what)
 
 static void frozen_blocks_do_no_backward(void **state)
 {
-    fixture *f = fixture_open(TEXT_MODEL TEXT_BATCH, 1), *g = fixture_open(TEXT_MODEL TEXT_BATCH "[part.language]\nlast_blocks = 1\n", 1);
+    fixture *f = fixture_open(TEXT_MODEL TEXT_BATCH, 1),
+            *g = fixture_open(TEXT_MODEL TEXT_BATCH "[part.language]\nlast_blocks = 1\n", 1);
     st_packed_row *row = make_row(f, packed, 0, 5, 0), *row2 = make_row(g, packed, 0, 5, 0);
     int32_t below = weight_of(g, "layers.0.in"), above = weight_of(g, "layers.2.qkv");
     size_t bytes = (size_t)f->model->weights[above]->pub.count * sizeof(double);
@@ -203,7 +205,8 @@ static void frozen_blocks_do_no_backward(void **state)
     gradients(f, &row, 1);
     need_ok(st_model_step(g->model, (const st_packed_row *const *)&row2, 1, &at, 1.0, &r, &e), &e);
     assert_memory_equal(value_of(f, above, ST_READ_GRAD), value_of(g, above, ST_READ_GRAD), bytes);
-    assert_memory_equal(before, value_of(g, below, ST_READ_WEIGHT), (size_t)g->model->weights[below]->pub.count * sizeof(double));
+    assert_memory_equal(before, value_of(g, below, ST_READ_WEIGHT),
+                        (size_t)g->model->weights[below]->pub.count * sizeof(double));
     assert_memory_not_equal(moved, value_of(g, above, ST_READ_WEIGHT), bytes);
     assert_int_equal(st_model_read(g->model, below, ST_READ_GRAD, before, &e), ST_E_NOTFOUND);
     assert_int_equal(g->model->trunk->first, 2);
@@ -253,7 +256,9 @@ static void expect_bad(fixture *f, const char *path, int64_t element, double val
     need_ok(st_model_step(f->model, (const st_packed_row *const *)&row, 1, &at, 1.0, &r, &e), &e);
     assert_int_equal(r.skipped, 1);
     if (!strstr(r.bad, words)) fail_msg("'%s' does not say '%s'", r.bad, words);
-    if (other != i) assert_memory_equal(before, value_of(f, other, ST_READ_WEIGHT), (size_t)f->model->weights[other]->pub.count * sizeof(double));
+    if (other != i)
+        assert_memory_equal(before, value_of(f, other, ST_READ_WEIGHT),
+                            (size_t)f->model->weights[other]->pub.count * sizeof(double));
     v[element] = was;
     need_ok(st_model_write(f->model, i, v, &e), &e);
 }
@@ -333,7 +338,8 @@ static void states_round_trip(void **state)
     need_ok(st_model_step(f->model, (const st_packed_row *const *)&row, 1, &at, 1.0, &a, &e), &e);
     need_ok(st_model_step(g->model, (const st_packed_row *const *)&row, 1, &at, 1.0, &b, &e), &e);
     assert_true(a.loss == b.loss && a.grad_norm == b.grad_norm);
-    assert_memory_equal(value_of(f, 0, ST_READ_WEIGHT), value_of(g, 0, ST_READ_WEIGHT), (size_t)f->model->weights[0]->pub.count * sizeof(double));
+    assert_memory_equal(value_of(f, 0, ST_READ_WEIGHT), value_of(g, 0, ST_READ_WEIGHT),
+                        (size_t)f->model->weights[0]->pub.count * sizeof(double));
     fixture_close(f);
     fixture_close(g);
 }
@@ -341,12 +347,19 @@ static void states_round_trip(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_equal_differences), cmocka_unit_test(tied_gradients_equal_differences),
-        cmocka_unit_test(layer_norms_equal_differences), cmocka_unit_test(recompute_gives_the_same_bits),
-        cmocka_unit_test(two_rows_equal_one), cmocka_unit_test(packed_row_equals_segments_alone),
-        cmocka_unit_test(threads_give_the_same_bits), cmocka_unit_test(frozen_blocks_do_no_backward),
-        cmocka_unit_test(steps_lower_the_loss), cmocka_unit_test(a_bad_value_changes_nothing_and_is_named),
-        cmocka_unit_test(a_call_that_was_not_planned_is_refused), cmocka_unit_test(a_layer_runs_alone), cmocka_unit_test(states_round_trip),
+        cmocka_unit_test(gradients_equal_differences),
+        cmocka_unit_test(tied_gradients_equal_differences),
+        cmocka_unit_test(layer_norms_equal_differences),
+        cmocka_unit_test(recompute_gives_the_same_bits),
+        cmocka_unit_test(two_rows_equal_one),
+        cmocka_unit_test(packed_row_equals_segments_alone),
+        cmocka_unit_test(threads_give_the_same_bits),
+        cmocka_unit_test(frozen_blocks_do_no_backward),
+        cmocka_unit_test(steps_lower_the_loss),
+        cmocka_unit_test(a_bad_value_changes_nothing_and_is_named),
+        cmocka_unit_test(a_call_that_was_not_planned_is_refused),
+        cmocka_unit_test(a_layer_runs_alone),
+        cmocka_unit_test(states_round_trip),
     };
     return cmocka_run_group_tests_name("step", tests, NULL, NULL);
 }
