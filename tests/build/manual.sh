@@ -28,7 +28,12 @@ tells_all() {
 # knows_all PAGE: each command of the page is one of the program
 knows_all() {
     status=0
-    sed -n '/^\.SH COMMANDS/,/^\.SH OPTIONS/s/^\.BI* \([a-z][a-z]*\).*/\1/p' "$1" > "$scratch/told"
+    awk '
+        /^\.SH/ { on = $2 == "COMMANDS" }
+        /^\.RS/ { inside = 1 }
+        /^\.RE/ { inside = 0 }
+        on && !inside && after_tp { print $2 }
+        { after_tp = /^\.TP/ }' "$1" > "$scratch/told"
     while read -r command; do
         commands | grep -qx "$command" || { echo "the program does not know $command"; status=1; }
     done < "$scratch/told"
