@@ -305,6 +305,7 @@ const char *st_model_device(const st_model *m) { return m->device_words; }
 int32_t st_model_dtype(const st_model *m) { return m->dtype; }
 const char *st_model_pattern(const st_model *m) { return m->pattern; }
 int64_t st_model_vocab(const st_model *m) { return m->stack_keys.vocab; }
+int64_t st_model_hidden(const st_model *m) { return m->stack_keys.hidden; }
 const st_row_shape *st_model_shape(const st_model *m) { return &m->shape; }
 int32_t st_model_micros(const st_model *m) { return (int32_t)m->batch_keys.rows; }
 const st_instance *st_model_position(const st_model *m) { return m->position.plugin ? &m->position : NULL; }

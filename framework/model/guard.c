@@ -5,16 +5,15 @@
 #include <math.h>
 #include <string.h>
 
-/* Sums of squares per weight, added in order of declaration. */
+/* Sums of squares per group, added in a fixed order. */
 int model_norm(st_model *m, double *norm, int32_t *finite, st_error *e)
 {
     double sum = 0;
 
     if (!m->sums) m->sums = ST_NEW_N(m->arena, double, m->n_weights);
     if (!m->sums) return st_fail(e, ST_E_NOMEM, "no memory for the norm");
-    ST_TRY(model_read_cells(m, m->sumsq_at, m->n_weights, m->sums, e));
-    for (int32_t i = 0; i < m->n_weights; i++)
-        if (m->weights[i]->trains) sum += m->sums[i];
+    ST_TRY(model_read_cells(m, m->sumsq_at, m->n_groups, m->sums, e));
+    for (int32_t i = 0; i < m->n_groups; i++) sum += m->sums[i];
     *norm = sqrt(sum);
     *finite = isfinite(sum);
     return ST_OK;
@@ -161,16 +160,34 @@ static int bad_activation(st_model *m, const st_packed_row *const *rows, int32_t
     return 1;
 }
 
+/* Sums of squares per weight, into m->sums. */
+static int sums_of_weights(st_model *m, st_error *e)
+{
+    st_step *s = &m->run.s;
+    size_t acc = st_dtype_size(m->acc_dtype);
+
+    model_start(m);
+    model_zero(m, m->cell_block.base + m->sumsq_at, (size_t)m->n_weights * acc);
+    for (int32_t i = 0; i < m->n_weights; i++) {
+        st_tensor g = model_grad_tensor(m, m->weights[i]), cell = model_cell(m, m->sumsq_at + (size_t)i * acc, 1);
+        if (g.data) ST_OP(s, sumsq, &g, 1.0, &cell);
+    }
+    ST_TRY(model_end(m, e));
+    return model_read_cells(m, m->sumsq_at, m->n_weights, m->sums, e);
+}
+
 /* In the order in which backward made them: the first is nearest to the cause. */
-static void bad_gradient(const st_model *m, char out[256])
+static int bad_gradient(st_model *m, char out[256], st_error *e)
 {
     const model_weight *first = NULL;
 
+    ST_TRY(sums_of_weights(m, e));
     for (int32_t i = 0; i < m->n_weights; i++) {
         const model_weight *w = m->weights[i];
         if (w->trains && !isfinite(m->sums[i]) && (!first || w->order < first->order)) first = w;
     }
-    snprintf(out, 256, first ? "gradient: %s" : "gradients: the sum of all squares%s", first ? first->pub.path : "");
+    snprintf(out, 256, "%s%s", first ? "gradient: " : "the sum of all squared gradients", first ? first->pub.path : "");
+    return ST_OK;
 }
 
 int model_find_bad(st_model *m, const st_packed_row *const *rows, int32_t micros, double loss, char out[256],
@@ -181,7 +198,7 @@ int model_find_bad(st_model *m, const st_packed_row *const *rows, int32_t micros
     if (found == 0) found = bad_activation(m, rows, micros, out, e);
     if (found < 0) return found;
     if (found) return ST_OK;
-    if (!isfinite(loss)) snprintf(out, 256, "loss: %g, with every activation finite", loss);
-    else bad_gradient(m, out);
+    if (isfinite(loss)) return bad_gradient(m, out, e);
+    snprintf(out, 256, "loss: %g, with every activation finite", loss);
     return ST_OK;
 }

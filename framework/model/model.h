@@ -25,6 +25,7 @@ const char *st_model_device(const st_model *);    /* words for logs: "cpu, 2 thr
 int32_t st_model_dtype(const st_model *);
 const char *st_model_pattern(const st_model *);   /* expanded */
 int64_t st_model_vocab(const st_model *);
+int64_t st_model_hidden(const st_model *);
 
 /* What the data path needs. */
 const st_row_shape *st_model_shape(const st_model *);

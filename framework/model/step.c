@@ -194,16 +194,16 @@ int model_micro(st_model *m, int mode, int32_t micro)
 
 /* ---- the end of a step ---- */
 
+/* One sum of squares per group: few launches. Which weight is bad is asked only when a sum is not finite. */
 int model_sums(st_model *m)
 {
     st_step *s = &m->run.s;
     size_t acc = st_dtype_size(m->acc_dtype);
 
     model_zero(m, m->cell_block.base + m->sumsq_at, (size_t)m->n_weights * acc);
-    for (int32_t i = 0; i < m->n_weights; i++) {
-        const model_weight *w = m->weights[i];
-        st_tensor g = model_grad_tensor(m, w), cell = model_cell(m, m->sumsq_at + (size_t)i * acc, 1);
-        if (w->trains) ST_OP(s, sumsq, &g, 1.0, &cell);
+    for (int32_t i = 0; i < m->n_groups; i++) {
+        st_tensor cell = model_cell(m, m->sumsq_at + (size_t)i * acc, 1);
+        ST_OP(s, sumsq, &m->groups[i].unit.grad, 1.0, &cell);
     }
     return s->status;
 }

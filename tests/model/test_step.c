@@ -263,6 +263,49 @@ static void expect_bad(fixture *f, const char *path, int64_t element, double val
     need_ok(st_model_write(f->model, i, v, &e), &e);
 }
 
+/* A label outside the vocabulary: the kernel raises a fault, the host words it with the part that ran. */
+static void a_fault_changes_nothing_and_is_named(void **state)
+{
+    fixture *f = fixture_open(TEXT_MODEL TEXT_BATCH, 1);
+    st_packed_row *row = make_row(f, packed, 0, 5, 0);
+    double *before = value_of(f, 0, ST_READ_WEIGHT);
+    st_schedule at = {sizeof at, 0, 1, 1e-2, 0, 0};
+    st_step_result r;
+    st_error e = {0};
+
+    row->labels[row->trained[0]] = 1000;
+    need_ok(st_model_step(f->model, (const st_packed_row *const *)&row, 1, &at, 1.0, &r, &e), &e);
+    print_message("# %s\n", r.bad);
+    assert_int_equal(r.skipped, 1);
+    assert_non_null(strstr(r.bad, "head.lm (lm): "));
+    assert_memory_equal(before, value_of(f, 0, ST_READ_WEIGHT),
+                        (size_t)f->model->weights[0]->pub.count * sizeof(double));
+    fixture_close(f);
+}
+
+/* Gradients from outside: the first bad one in backward order is named, good ones move weights. */
+static void a_bad_gradient_is_named(void **state)
+{
+    fixture *f = fixture_open(TEXT_MODEL TEXT_BATCH, 1);
+    st_packed_row *row = make_row(f, packed, 0, 5, 0);
+    int32_t low = weight_of(f, "layers.0.in"), high = weight_of(f, "layers.3.down");
+    double *a = value_of(f, low, ST_READ_WEIGHT), *b = value_of(f, high, ST_READ_WEIGHT);
+    st_schedule at = {sizeof at, 0, 1, 1e-2, 0, 0};
+    st_step_result r;
+    st_error e = {0};
+
+    gradients(f, &row, 1);
+    need_ok(st_model_update(f->model, &at, 1.0, &r, &e), &e);
+    assert_int_equal(r.skipped, 0);
+    a[5] = b[5] = INFINITY;
+    need_ok(st_model_write_grad(f->model, low, a, &e), &e);
+    need_ok(st_model_write_grad(f->model, high, b, &e), &e);
+    need_ok(st_model_update(f->model, &at, 1.0, &r, &e), &e);
+    assert_int_equal(r.skipped, 1);
+    assert_string_equal(r.bad, "gradient: layers.3.down");
+    fixture_close(f);
+}
+
 static void a_bad_value_changes_nothing_and_is_named(void **state)
 {
     fixture *f = fixture_open(TEXT_MODEL TEXT_BATCH, 1);
@@ -356,6 +399,8 @@ int main(void)
         cmocka_unit_test(threads_give_the_same_bits),
         cmocka_unit_test(frozen_blocks_do_no_backward),
         cmocka_unit_test(steps_lower_the_loss),
+        cmocka_unit_test(a_fault_changes_nothing_and_is_named),
+        cmocka_unit_test(a_bad_gradient_is_named),
         cmocka_unit_test(a_bad_value_changes_nothing_and_is_named),
         cmocka_unit_test(a_call_that_was_not_planned_is_refused),
         cmocka_unit_test(a_layer_runs_alone),
