@@ -8,6 +8,7 @@
 
 /* name, function, one line for the listing; in the order of the listing */
 #define ST_COMMANDS(X) \
+    X("selftest", cli_selftest, "check every layer of a spec against differences") \
     X("bench", cli_bench, "time training steps against this machine's floor") \
     X("train", cli_train, "train a model from a spec") \
     X("check", cli_check, "find all mistakes of a spec, or tell what it would train") \

@@ -11,6 +11,7 @@ strata_SOURCES = \
   framework/cli/main.c \
   framework/cli/parity.c \
   framework/cli/plugins.c \
+  framework/cli/selftest.c \
   framework/cli/train.c
 strata_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 strata_LDADD = framework/libstrata.la
