@@ -166,13 +166,10 @@ static int word_room(encoder *e, size_t n)
 /* ignore_merges: a word that is a piece as a whole is taken as it is. */
 static int32_t whole_word(encoder *e, const char *text, size_t n)
 {
-    uint32_t to_char[256];
-    int16_t to_byte[512];
     char spelled[512];
     size_t k = 0;
     if (!e->t->ignore_merges || n > sizeof spelled / 2) return -1;
-    st_byte_alphabet(to_char, to_byte);
-    for (size_t i = 0; i < n; i++) k += (size_t)st_utf8_write((int32_t)to_char[(uint8_t)text[i]], spelled + k);
+    for (size_t i = 0; i < n; i++) k += (size_t)st_utf8_write((int32_t)e->t->byte_char[(uint8_t)text[i]], spelled + k);
     const st_text_slot *s = st_text_find(&e->t->names, spelled, k);
     return s ? s->id : -1;
 }

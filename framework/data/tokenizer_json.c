@@ -477,6 +477,7 @@ int st_tokenizer_parse(st_tokenizer *t, const char *path, const char *json, size
     int rc;
     if (!root) return st_fail_at(e, ST_E_CONFIG, path, why.line, why.column, "not valid JSON: %s", why.text);
     st_byte_alphabet(p.to_char, p.to_byte);
+    memcpy(t->byte_char, p.to_char, sizeof t->byte_char);
     if (!json_is_object(root)) rc = st_fail_at(e, ST_E_CONFIG, path, 0, 0, "not a tokenizer.json: no object");
     else if ((rc = read_parts(&p, root)) == ST_OK && (rc = read_model(&p, root)) == ST_OK)
         rc = read_all_added(&p, json_object_get(root, "added_tokens"));

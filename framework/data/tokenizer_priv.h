@@ -53,9 +53,10 @@ struct st_tokenizer {
     int32_t size;
     uint8_t *id_kind; /* [size] ST_ID_*                                        */
     const char **id_bytes;
-    uint32_t *id_n;       /* [size] what decoding writes                   */
-    st_text_map names;    /* pieces and added tokens as the file spells them       */
-    int32_t byte_id[256]; /* piece of every single byte                            */
+    uint32_t *id_n;          /* [size] what decoding writes                   */
+    st_text_map names;       /* pieces and added tokens as the file spells them       */
+    uint32_t byte_char[256]; /* how every byte is spelled in names              */
+    int32_t byte_id[256];    /* piece of every single byte                            */
     st_merge_map merges;
     st_added_set raw, normal;
     st_stage *stage;

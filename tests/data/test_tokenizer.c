@@ -373,13 +373,74 @@ static void stripping(void **state)
     st_arena_destroy(a);
 }
 
+static st_tokenizer *open_changed(const char *json, const char *const change[][2], int n)
+{
+    char path[] = "/tmp/strata-tokenizer-XXXXXX";
+    st_buf b = {0};
+    st_tokenizer *t;
+    st_error e = {0};
+    st_buf_puts(&b, json);
+    for (int i = 0; i < n; i++) {
+        const char *at = strstr(b.data, change[i][0]);
+        st_buf next = {0};
+        assert_non_null(at);
+        st_buf_add(&next, b.data, (size_t)(at - b.data));
+        st_buf_puts(&next, change[i][1]);
+        st_buf_puts(&next, at + strlen(change[i][0]));
+        st_buf_free(&b);
+        b = next;
+    }
+    int fd = mkstemp(path);
+    assert_int_equal(write(fd, b.data, b.n), b.n);
+    close(fd);
+    st_buf_free(&b);
+    if (st_tokenizer_open(path, &t, &e) != ST_OK) fail_msg("%s", e.message);
+    unlink(path);
+    return t;
+}
+
+static void check_ids(const st_tokenizer *t, const char *text, const int32_t *want, int n, st_arena *a)
+{
+    st_tokens k = encode(t, text, strlen(text), 1, a);
+    assert_int_equal(k.n, n);
+    assert_memory_equal(k.ids, want, sizeof *want * (size_t)n);
+    if (n) assert_true(k.begin[0] == 0 && k.end[n - 1] == strlen(text));
+}
+
+static void variants(void **state)
+{
+    static const char *const piece[][2] = {{"\"vocab\": {", "\"vocab\": {\"zq\": 300, "},
+                                           {"\"ignore_merges\": false", "\"ignore_merges\": true"},
+                                           {"\"add_prefix_space\": false", "\"add_prefix_space\": true"},
+                                           {"\"use_regex\": false", "\"use_regex\": true"}};
+    static const int32_t apart[] = {122, 113}, whole[] = {300}, blank[] = {32, 97}, own[] = {97, 32, 49, 50};
+    st_arena *a = st_arena_create(0);
+    char *json;
+    size_t n;
+    st_error e = {0};
+    assert_int_equal(st_file_read(golden(a, "merges_strings.json"), a, &json, &n, &e), ST_OK);
+    st_tokenizer *t = open_changed(json, piece, 1);
+    check_ids(t, "zq", apart, 2, a);
+    st_tokenizer_close(t);
+    t = open_changed(json, piece, 2); /* a word that is a piece needs no merges */
+    check_ids(t, "zq", whole, 1, a);
+    st_tokenizer_close(t);
+    t = open_changed(json, piece + 2, 1);
+    check_ids(t, "a", blank, 2, a);
+    st_tokenizer_close(t);
+    t = open_changed(json, piece + 3, 1); /* ByteLevel's own cut behind the split */
+    check_ids(t, "a 12", own, 4, a);
+    st_tokenizer_close(t);
+    st_arena_destroy(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_rows),    cmocka_unit_test(both_spellings),   cmocka_unit_test(pieces),
         cmocka_unit_test(special_tokens), cmocka_unit_test(original_offsets), cmocka_unit_test(normal_form),
         cmocka_unit_test(long_word),      cmocka_unit_test(bad_text),         cmocka_unit_test(refusals),
-        cmocka_unit_test(damaged_bytes),  cmocka_unit_test(stripping),
+        cmocka_unit_test(damaged_bytes),  cmocka_unit_test(stripping),        cmocka_unit_test(variants),
     };
     return cmocka_run_group_tests_name("tokenizer", tests, NULL, NULL);
 }
