@@ -18,4 +18,5 @@ dist-hook:
 endif
 EXTRA_DIST += tests/no_cmocka.sh
 include tests/cli/module.mk
+include tests/parity/module.mk
 include tests/build/module.mk
