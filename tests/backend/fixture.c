@@ -303,9 +303,11 @@ static void check_guards(const rig *r)
         if (!x->memory) continue;
         size_t size = st_dtype_size(x->t.dtype);
         unsigned char *own = calloc(1, x->bytes);
-        for (int64_t k = 0; k < elements(&x->t); k++) memset(own + ((char *)element(&x->t, k) - (char *)x->memory), 1, size);
+        for (int64_t k = 0; k < elements(&x->t); k++)
+            memset(own + ((char *)element(&x->t, k) - (char *)x->memory), 1, size);
         for (size_t k = 0; k < x->bytes; k++)
-            if (!own[k] && ((unsigned char *)x->memory)[k] != GUARD) fail_msg("tensor %d: byte %zu outside was written", i, k);
+            if (!own[k] && ((unsigned char *)x->memory)[k] != GUARD)
+                fail_msg("tensor %d: byte %zu outside was written", i, k);
         free(own);
     }
 }
@@ -349,7 +351,8 @@ void near_to(const rig *r, const char *what, const st_tensor *a, const double *b
     }
     double error = norm > 0 ? sqrt(off / norm) : sqrt(off);
     if (!(error <= limit))
-        fail_msg("%s (%s, level %d): off by %.3g, allowed %.3g", what, r->type == ST_F64 ? "f64" : "f32", r->level, error, limit);
+        fail_msg("%s (%s, level %d): off by %.3g, allowed %.3g", what, r->type == ST_F64 ? "f64" : "f32", r->level,
+                 error, limit);
 }
 
 static double weighted(const st_tensor *out, const double *weight)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fixture.h - a cpu backend loaded straight from its module, and tensors with guards, for tests of its ops.
  *
- * rig_run makes one call the way a host does: first planning with addresses that nobody may touch, then for real with one thread and
- * with three. It checks that planning and running take the same workspace, that the bits do not depend on the number of
- * threads, and that nothing outside the tensors was written. */
+ * rig_run makes one call the way a host does: first planning with addresses that nobody may touch, then for real
+ * with one thread and with three. It checks that planning and running take the same workspace, that the bits do not
+ * depend on the number of threads, and that nothing outside the tensors was written. */
 #ifndef FIXTURE_H
 #define FIXTURE_H
 #include <setjmp.h>
@@ -78,11 +78,12 @@ int rig_once(rig *, rig_call, void *ctx); /* only the real call with one thread 
 /* The call is refused, and the message holds all these pieces. */
 void rig_refused(rig *, rig_call, void *ctx, int code, const char *const *pieces, int n);
 #define REFUSED(r, call, ctx, code, ...) \
-    rig_refused(r, call, ctx, code, (const char *const[]){__VA_ARGS__}, (int)ST_COUNT(((const char *const[]){__VA_ARGS__})))
+    rig_refused(r, call, ctx, code, (const char *const[]){__VA_ARGS__}, \
+                (int)ST_COUNT(((const char *const[]){__VA_ARGS__})))
 
 /* ||a - b|| / ||b|| over all elements must not exceed f64 or f32, by the rig's type. */
 void near_to(const rig *, const char *what, const st_tensor *a, const double *b, double f64, double f32);
 /* f64 rigs only: derivative of sum(weight * out) by a few elements of x against grad. */
-void check_gradient(rig *, const char *what, rig_call, void *ctx, const st_tensor *x, const st_tensor *out, const double *weight,
-                    const double *grad, int samples);
+void check_gradient(rig *, const char *what, rig_call, void *ctx, const st_tensor *x, const st_tensor *out,
+                    const double *weight, const double *grad, int samples);
 #endif

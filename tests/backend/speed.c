@@ -39,7 +39,8 @@ static double time_call(rig *r, rig_call call, void *ctx)
 
 static void line(rig *r, const char *name, double seconds)
 {
-    printf("%-34s %9.1f us  %7.1f GFLOP/s  %6.1f GB/s\n", name, 1e6 * seconds, 1e-9 * r->flops / seconds, 1e-9 * r->bytes / seconds);
+    printf("%-34s %9.1f us  %7.1f GFLOP/s  %6.1f GB/s\n", name, 1e6 * seconds, 1e-9 * r->flops / seconds,
+           1e-9 * r->bytes / seconds);
 }
 
 static int call_gemm(const st_queue *q, const st_ops *ops, void *ctx) { return ops->gemm(q, ctx); }
@@ -58,12 +59,13 @@ static int call_glu(const st_queue *q, const st_ops *ops, void *ctx)
 static void gemm(rig *r, int64_t m, int64_t n, int64_t k, uint32_t trans)
 {
     char name[64];
-    st_tensor *a = trans & 1 ? NEW_REAL(r, 0, k, m) : NEW_REAL(r, 0, m, k), *b = trans & 2 ? NEW_REAL(r, 0, n, k) : NEW_REAL(r, 0, k, n);
+    st_tensor *a = trans & 1 ? NEW_REAL(r, 0, k, m) : NEW_REAL(r, 0, m, k),
+              *b = trans & 2 ? NEW_REAL(r, 0, n, k) : NEW_REAL(r, 0, k, n);
     st_gemm g = {.a = a, .b = b, .c = NEW_REAL(r, 0, m, n), .alpha = 1, .trans = trans};
     set_random(a, 1, -1, 1);
     set_random(b, 2, -1, 1);
-    snprintf(name, sizeof name, "gemm %lldx%lldx%lld %s%s", (long long)m, (long long)n, (long long)k, trans & 1 ? "T" : "N",
-             trans & 2 ? "T" : "N");
+    snprintf(name, sizeof name, "gemm %lldx%lldx%lld %s%s", (long long)m, (long long)n, (long long)k,
+             trans & 1 ? "T" : "N", trans & 2 ? "T" : "N");
     line(r, name, time_call(r, call_gemm, &g));
     rig_clear(r);
 }
@@ -77,10 +79,21 @@ static void attention(rig *r, int64_t segments, int64_t len, int64_t heads, int6
     for (int i = 0; i < 4; i++) set_random(t[i], (uint64_t)i, -1, 1);
     for (int64_t i = 0; i < segments; i++)
         for (int k = 0; k < 4; k++) set_value(spans, k * segments + i, (double)(k % 2 ? len : i * len));
-    st_attn a = {.q = t[0], .k = t[1], .v = t[2], .spans = spans, .out = t[3], .lse = NEW_REAL(r, 0, tokens, heads), .d_out = t[4],
-                 .dq = t[5], .dk = t[6], .dv = t[7], .scale = 0.1, .causal = causal, .max_len = (int32_t)len};
-    snprintf(name, sizeof name, "attention %lldx%lld h%lld/%lld d%lld %s", (long long)segments, (long long)len, (long long)heads,
-             (long long)kv, (long long)d, causal ? "causal" : "full");
+    st_attn a = {.q = t[0],
+                 .k = t[1],
+                 .v = t[2],
+                 .spans = spans,
+                 .out = t[3],
+                 .lse = NEW_REAL(r, 0, tokens, heads),
+                 .d_out = t[4],
+                 .dq = t[5],
+                 .dk = t[6],
+                 .dv = t[7],
+                 .scale = 0.1,
+                 .causal = causal,
+                 .max_len = (int32_t)len};
+    snprintf(name, sizeof name, "attention %lldx%lld h%lld/%lld d%lld %s", (long long)segments, (long long)len,
+             (long long)heads, (long long)kv, (long long)d, causal ? "causal" : "full");
     line(r, name, time_call(r, call_forward, &a));
     line(r, "  backward", time_call(r, call_backward, &a));
     rig_clear(r);
@@ -93,8 +106,17 @@ static void rows(rig *r, int64_t n, int64_t cols)
         t[i] = NEW_REAL(r, 0, n, cols);
         set_random(t[i], (uint64_t)i, -1, 1);
     }
-    st_norm f = {.kind = ST_NORM_RMS1P, .eps = 1e-6, .r = t[0], .y = t[1], .w = w, .r_out = t[2], .n = t[3], .rstd = rstd};
-    st_norm_bwd b = {.kind = ST_NORM_RMS1P, .add = 1, .eps = 1e-6, .r = t[2], .w = w, .rstd = rstd, .dn = t[4], .dr = t[5], .dw = dw};
+    st_norm f = {
+        .kind = ST_NORM_RMS1P, .eps = 1e-6, .r = t[0], .y = t[1], .w = w, .r_out = t[2], .n = t[3], .rstd = rstd};
+    st_norm_bwd b = {.kind = ST_NORM_RMS1P,
+                     .add = 1,
+                     .eps = 1e-6,
+                     .r = t[2],
+                     .w = w,
+                     .rstd = rstd,
+                     .dn = t[4],
+                     .dr = t[5],
+                     .dw = dw};
     glu_call g = {ST_ACT_SILU, t[0], t[1], t[3]};
     printf("%lld x %lld:\n", (long long)n, (long long)cols);
     line(r, "  norm", time_call(r, call_norm, &f));
@@ -107,11 +129,20 @@ static void xent(rig *r, int64_t n, int64_t hidden, int64_t words)
 {
     char name[64];
     st_tensor *h = NEW_REAL(r, 0, n, hidden), *w = NEW_REAL(r, 0, words, hidden), *labels = NEW(r, ST_I32, 0, n);
-    st_tensor *scale = NEW_REAL(r, 0, 1), *loss = NEW_REAL(r, 0, 2), *dh = NEW_REAL(r, 0, n, hidden), *dw = NEW_REAL(r, 0, words, hidden);
+    st_tensor *scale = NEW_REAL(r, 0, 1), *loss = NEW_REAL(r, 0, 2), *dh = NEW_REAL(r, 0, n, hidden),
+              *dw = NEW_REAL(r, 0, words, hidden);
     set_random(h, 1, -1, 1);
     set_random(w, 2, -1, 1);
     set_value(scale, 0, 1);
-    st_xent x = {.h = h, .w = w, .labels = labels, .scale = scale, .loss = loss, .dh = dh, .dw = dw, .weight = 1, .budget = 8 << 20};
+    st_xent x = {.h = h,
+                 .w = w,
+                 .labels = labels,
+                 .scale = scale,
+                 .loss = loss,
+                 .dh = dh,
+                 .dw = dw,
+                 .weight = 1,
+                 .budget = 8 << 20};
     snprintf(name, sizeof name, "xent %lldx%lldx%lld", (long long)n, (long long)hidden, (long long)words);
     line(r, name, time_call(r, call_xent, &x));
     rig_clear(r);

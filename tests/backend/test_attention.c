@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_attention.c - attention over spans of the cpu backend against softmax written out, backward against differences. */
+/* test_attention.c - attention over spans of the cpu backend against softmax written out, backward against
+ * differences. */
 #include "fixture.h"
 
 static int call_forward(const st_queue *q, const st_ops *ops, void *ctx) { return ops->attention(q, ctx); }
@@ -47,14 +48,26 @@ static attn_rig make(rig *r, const attn_case *c)
     set_all(x.dq, 7);
     set_all(x.dk, 7);
     set_all(x.dv, 7);
-    x.a = (st_attn){.q = x.q, .k = x.k, .v = x.v, .spans = x.spans, .out = x.out, .lse = x.lse, .d_out = x.d_out, .dq = x.dq,
-                    .dk = x.dk, .dv = x.dv, .scale = 1 / sqrt((double)c->d), .causal = c->causal, .max_len = 256};
+    x.a = (st_attn){.q = x.q,
+                    .k = x.k,
+                    .v = x.v,
+                    .spans = x.spans,
+                    .out = x.out,
+                    .lse = x.lse,
+                    .d_out = x.d_out,
+                    .dq = x.dq,
+                    .dk = x.dk,
+                    .dv = x.dv,
+                    .scale = 1 / sqrt((double)c->d),
+                    .causal = c->causal,
+                    .max_len = 256};
     return x;
 }
 
 static double *naive(const attn_case *c, const attn_rig *x)
 {
-    double *out = calloc((size_t)(c->tokens * c->heads * c->d), sizeof *out), *p = calloc((size_t)c->keys + 1, sizeof *p);
+    double *out = calloc((size_t)(c->tokens * c->heads * c->d), sizeof *out),
+           *p = calloc((size_t)c->keys + 1, sizeof *p);
     double *q = values(x->q), *k = values(x->k), *v = values(x->v);
     int64_t d = c->d, group = c->heads / c->kv_heads;
     for (int s = 0; s < c->n; s++)
@@ -116,7 +129,8 @@ static void one(rig *r, const attn_case *c, int samples)
 }
 
 /* Segments of these lengths one after another with `gap` rows between them, queries and keys alike. */
-static attn_case segments(const int32_t *len, int n, int32_t gap, int64_t heads, int64_t kv_heads, int64_t d, bool causal)
+static attn_case segments(const int32_t *len, int n, int32_t gap, int64_t heads, int64_t kv_heads, int64_t d,
+                          bool causal)
 {
     attn_case c = {.heads = heads, .kv_heads = kv_heads, .d = d, .causal = causal, .n = n};
     int32_t at = gap;
@@ -155,7 +169,8 @@ static void mixed(rig *r)
     }
 }
 
-/* Pieces of one segment that share its keys, as in a row cut over a context group; and queries that see fewer or no keys. */
+/* Pieces of one segment that share its keys, as in a row cut over a context group; and queries that see fewer or no
+ * keys. */
 static void shared_keys(rig *r)
 {
     attn_case c = {.tokens = 90, .keys = 150, .heads = 2, .kv_heads = 2, .d = 24, .causal = true, .n = 3,
@@ -169,7 +184,8 @@ static void shared_keys(rig *r)
     RUN_OK(r, call_forward, &x.a);
     RUN_OK(r, call_backward, &x.a);
     for (int64_t i = 0; i < 7 * 8; i++) assert_true(value_of(x.out, i) == 0 && value_of(x.dq, i) == 0);
-    for (int64_t e = 0; e < 8; e++) assert_true(value_of(x.out, 7 * 8 + e) == value_of(x.v, e)); /* one key: its value */
+    for (int64_t e = 0; e < 8; e++)
+        assert_true(value_of(x.out, 7 * 8 + e) == value_of(x.v, e)); /* one key: its value */
     rig_clear(r);
 }
 

@@ -36,12 +36,15 @@ static void sort_by_id(const st_tensor *ids, const st_tensor *order) /* stable *
 
 static void lookup(rig *r)
 {
-    st_tensor *table = NEW_REAL(r, 2, WORDS, WIDE), *features = NEW_REAL(r, 1, IMAGE_ROWS, WIDE), *out = NEW_REAL(r, 3, SLOTS, WIDE);
+    st_tensor *table = NEW_REAL(r, 2, WORDS, WIDE), *features = NEW_REAL(r, 1, IMAGE_ROWS, WIDE),
+              *out = NEW_REAL(r, 3, SLOTS, WIDE);
     st_tensor *ids = NEW(r, ST_I32, 0, 1, SLOTS), *media = NEW(r, ST_I32, 0, SLOTS), *order = NEW(r, ST_I32, 0, SLOTS);
-    st_tensor *d_table = NEW_REAL(r, 2, WORDS, WIDE), *d_features = NEW_REAL(r, 1, IMAGE_ROWS, WIDE), *absent = rig_absent(r);
+    st_tensor *d_table = NEW_REAL(r, 2, WORDS, WIDE), *d_features = NEW_REAL(r, 1, IMAGE_ROWS, WIDE),
+              *absent = rig_absent(r);
     set_random(table, 1, -1, 1);
     set_random(features, 2, -1, 1);
-    for (int64_t t = 0; t < SLOTS; t++) { /* id -1, ids of other ranks, one very frequent id over several pieces of the order */
+    /* id -1, ids of other ranks, one very frequent id over several pieces of the order */
+    for (int64_t t = 0; t < SLOTS; t++) {
         set_value(ids, t, t % 2 ? 23 : floor(random_at(5, t) * (FIRST + WORDS + 12)) - 1);
         set_value(media, t, t >= 100 && t < 100 + 2 * IMAGE_ROWS ? (t - 100) / 2 : -1); /* a feature row used twice */
     }
@@ -53,7 +56,8 @@ static void lookup(rig *r)
             want[t * WIDE + j] = m >= 0 ? value_of(features, m * WIDE + j)
                                  : row >= 0 && row < WORDS ? value_of(table, row * WIDE + j) : 0;
         }
-    st_lookup a = {.table = table, .ids = ids, .media = media, .features = features, .order = order, .out = out, .first = FIRST};
+    st_lookup a = {
+        .table = table, .ids = ids, .media = media, .features = features, .order = order, .out = out, .first = FIRST};
     RUN_OK(r, call_lookup, &a);
     near_to(r, "lookup", out, want, 0, 0);
 
@@ -131,7 +135,8 @@ static void moves(rig *r)
 static void combine(rig *r)
 {
     enum { N = 500, K = 3, COLS = 40 };
-    st_tensor *src = NEW_REAL(r, 1, 50, COLS), *i = NEW(r, ST_I32, 1, N, K), *w = NEW_REAL(r, 2, N, K), *dst = NEW_REAL(r, 0, N, COLS);
+    st_tensor *src = NEW_REAL(r, 1, 50, COLS), *i = NEW(r, ST_I32, 1, N, K), *w = NEW_REAL(r, 2, N, K),
+              *dst = NEW_REAL(r, 0, N, COLS);
     set_random(src, 1, -1, 1);
     set_random(w, 2, -1, 1);
     for (int64_t k = 0; k < N * K; k++) set_value(i, k, floor(random_at(3, k) * 55) - 5);
@@ -140,7 +145,8 @@ static void combine(rig *r)
         for (int64_t k = 0; k < N * K; k++)
             for (int64_t j = 0; j < COLS; j++)
                 if (value_of(i, k) >= 0)
-                    want[k / K * COLS + j] += (pass ? 1 : value_of(w, k)) * value_of(src, (int64_t)value_of(i, k) * COLS + j);
+                    want[k / K * COLS + j] += (pass ? 1 : value_of(w, k)) *
+                                              value_of(src, (int64_t)value_of(i, k) * COLS + j);
         move_call c = {src, i, pass ? NULL : w, dst};
         RUN_OK(r, call_combine, &c);
         near_to(r, "combine", dst, want, 1e-15, 1e-7);
@@ -185,9 +191,21 @@ static xent_rig make_xent(rig *r, bool list)
         if (value_of(x.labels, i) >= 0 && i >= 6) set_value(x.rows, n++, (double)i);
     }
     for (; list && n < ROWS; n++) set_value(x.rows, n, -1);
-    x.x = (st_xent){.h = x.h, .w = x.w, .rows = x.rows, .labels = x.labels, .scale = x.scale, .loss = x.loss, .dh = x.dh,
-                    .dw = x.dw, .nll = x.nll, .best = x.best, .weight = 0.75, .first = WORD0, .budget = 4 * VOCAB * 8,
-                    .group = ST_G_NONE, .beta = 0.5f};
+    x.x = (st_xent){.h = x.h,
+                    .w = x.w,
+                    .rows = x.rows,
+                    .labels = x.labels,
+                    .scale = x.scale,
+                    .loss = x.loss,
+                    .dh = x.dh,
+                    .dw = x.dw,
+                    .nll = x.nll,
+                    .best = x.best,
+                    .weight = 0.75,
+                    .first = WORD0,
+                    .budget = 4 * VOCAB * 8,
+                    .group = ST_G_NONE,
+                    .beta = 0.5f};
     return x;
 }
 
@@ -285,8 +303,8 @@ static void xent_parts(rig *r)
     rig_clear(r);
 }
 
-/* Two halves of the vocabulary as two ranks would hold them, with an all-reduce that knows the other rank's numbers: each half
- * runs once to record what it sends, and again with the sums of both. */
+/* Two halves of the vocabulary as two ranks would hold them, with an all-reduce that knows the other rank's numbers:
+ * each half runs once to record what it sends, and again with the sums of both. */
 typedef struct fake_step {
     st_step step;
     int calls;
@@ -317,13 +335,16 @@ static void xent_cut(rig *r)
     x.x.budget = 1 << 20;
     double *h0 = values(x.dh), *w0 = values(x.dw);
     if (rig_once(r, call_xent, &x.x)) fail_msg("%s", r->message);
-    double *nll = values(x.nll), *best = values(x.best), *dh = values(x.dh), *dw = values(x.dw), *sum = calloc(ROWS * HIDDEN, 8);
+    double *nll = values(x.nll), *best = values(x.best), *dh = values(x.dh), *dw = values(x.dw),
+           *sum = calloc(ROWS * HIDDEN, 8);
     st_tensor w = *x.w, g = *x.dw;
     for (int round = 0; round < 4; round++) /* what is sent settles after as many rounds as a chunk has collectives */
         for (int rank = 0; rank < 2; rank++) {
-            st_tensor wr = st_rows(w, rank ? HALF : 0, rank ? VOCAB - HALF : HALF), gr = st_rows(g, rank ? HALF : 0, wr.dim[0]);
+            st_tensor wr = st_rows(w, rank ? HALF : 0, rank ? VOCAB - HALF : HALF),
+                      gr = st_rows(g, rank ? HALF : 0, wr.dim[0]);
             set_values(x.dh, h0);
-            for (int64_t i = rank ? HALF * HIDDEN : 0; i < (rank ? VOCAB : HALF) * HIDDEN; i++) set_value(x.dw, i, w0[i]);
+            for (int64_t i = rank ? HALF * HIDDEN : 0; i < (rank ? VOCAB : HALF) * HIDDEN; i++)
+                set_value(x.dw, i, w0[i]);
             f->rank = rank;
             f->calls = 0;
             f->answer = round > 0;

@@ -36,7 +36,8 @@ static long double true_slope(int act, long double x)
     static const long double w[4] = {4.0L / 5, -1.0L / 5, 4.0L / 105, -1.0L / 280};
     long double s = 0;
     if (act == ST_ACT_RELU2) return x > 0 ? 2 * x : 0;
-    for (int k = 1; k <= 4; k++) s += w[k - 1] * (true_act(act, x + (long double)k * h) - true_act(act, x - (long double)k * h));
+    for (int k = 1; k <= 4; k++)
+        s += w[k - 1] * (true_act(act, x + (long double)k * h) - true_act(act, x - (long double)k * h));
     return s / h;
 }
 
@@ -60,13 +61,15 @@ static void accuracy(rig *r)
         RUN_OK(r, call_act_bwd, &c);
         for (int i = 0; i < N; i++) {
             double v = value_of(x, i), want = (double)true_slope(act, v), off = fabs(value_of(y, i) - want);
-            if (!(off <= (f64 ? 2e-14 : 6e-7))) fail_msg("slope %d at %.9g: %.17g, not %.17g", act, v, value_of(y, i), want);
+            if (!(off <= (f64 ? 2e-14 : 6e-7)))
+                fail_msg("slope %d at %.9g: %.17g, not %.17g", act, v, value_of(y, i), want);
         }
     }
     rig_clear(r);
 }
 
-/* exp over its whole range, through softmax of two words: sigmoid(x) = 1 / (1 + exp(-x)) for very negative x is exp(x). */
+/* exp over its whole range, through softmax of two words: sigmoid(x) = 1 / (1 + exp(-x)) for very negative x is
+ * exp(x). */
 static void exponential(rig *r)
 {
     enum { N = 3000 };
@@ -98,7 +101,8 @@ static void not_finite(rig *r)
         set_all(x, INFINITY);
         c = (point_call){.act = act, .t = {x, y}};
         RUN_OK(r, call_act, &c);
-        for (int i = 0; i < 40; i++) assert_true(act == ST_ACT_SIGMOID ? value_of(y, i) == 1 : value_of(y, i) == INFINITY);
+        for (int i = 0; i < 40; i++)
+            assert_true(act == ST_ACT_SIGMOID ? value_of(y, i) == 1 : value_of(y, i) == INFINITY);
     }
     rig_clear(r);
 }
@@ -108,7 +112,8 @@ static void glu(rig *r)
 {
     enum { ROWS = 23, COLS = 37 };
     for (int act = ST_ACT_NONE; act <= ST_ACT_RELU2; act++) {
-        st_tensor *fused = NEW_REAL(r, 3, ROWS, 2 * COLS), *y = NEW_REAL(r, 1, ROWS, COLS), *dy = NEW_REAL(r, 2, ROWS, COLS);
+        st_tensor *fused = NEW_REAL(r, 3, ROWS, 2 * COLS), *y = NEW_REAL(r, 1, ROWS, COLS),
+                  *dy = NEW_REAL(r, 2, ROWS, COLS);
         st_tensor *g = rig_view(r, st_cols(*fused, 0, COLS)), *u = rig_view(r, st_cols(*fused, COLS, COLS));
         st_tensor *dg = NEW_REAL(r, 0, ROWS, COLS), *du = NEW_REAL(r, 0, ROWS, COLS);
         set_random(fused, 1, -3, 3);
@@ -150,7 +155,8 @@ static void glu(rig *r)
     set_random(qg, 1, -3, 3);
     set_random(o, 2, -1, 1);
     double *want = values(z);
-    for (int64_t i = 0; i < 50 * 64; i++) want[i] = (double)true_act(ST_ACT_SIGMOID, value_of(gate, i)) * value_of(o, i);
+    for (int64_t i = 0; i < 50 * 64; i++)
+        want[i] = (double)true_act(ST_ACT_SIGMOID, value_of(gate, i)) * value_of(o, i);
     point_call c = {.act = ST_ACT_SIGMOID, .t = {gate, o, z}};
     RUN_OK(r, call_glu, &c);
     near_to(r, "glu of heads", z, want, 1e-14, 3e-7);
@@ -188,11 +194,13 @@ static void adamw(rig *r)
     enum { N = 20000, STEPS = 10 };
     const double b1 = 0.9, b2 = 0.999, eps = 1e-8, decay = 0.1, clip = 0.5;
     st_tensor *master = NEW_REAL(r, 0, N), *m = NEW_REAL(r, 0, N), *v = NEW_REAL(r, 0, N), *weight = NEW_REAL(r, 0, N);
-    st_tensor *grad = NEW_REAL(r, 0, N), *hyper = NEW_REAL(r, 0, 9), *factor = NEW_REAL(r, 0, 1), *skip = NEW_REAL(r, 0, 1);
+    st_tensor *grad = NEW_REAL(r, 0, N), *hyper = NEW_REAL(r, 0, 9), *factor = NEW_REAL(r, 0, 1),
+              *skip = NEW_REAL(r, 0, 1);
     set_random(master, 1, -1, 1);
     set_value(factor, 0, clip);
     double *p = values(master), *pm = calloc(N, 8), *pv = calloc(N, 8);
-    st_adamw a = {.master = master, .m = m, .v = v, .weight = weight, .grad = grad, .hyper = hyper, .clip = factor, .skip = skip};
+    st_adamw a = {
+        .master = master, .m = m, .v = v, .weight = weight, .grad = grad, .hyper = hyper, .clip = factor, .skip = skip};
     for (int step = 1; step <= STEPS; step++) {
         double lr = 1e-3 * step, c1 = 1 - pow(b1, step), c2 = 1 - pow(b2, step);
         const double h[9] = {lr, decay, b1, b2, eps, c1, c2, 1 - b1, 1 - b2};
@@ -277,7 +285,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accuracy), cmocka_unit_test(test_exponential), cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_glu), cmocka_unit_test(test_add), cmocka_unit_test(test_adamw), cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_glu),      cmocka_unit_test(test_add),         cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_copies),
     };
     return cmocka_run_group_tests_name("cpu point", tests, NULL, NULL);
 }

@@ -23,7 +23,8 @@ typedef struct sizes { int64_t batch, m, n, k; } sizes;
 static void one_gemm(rig *r, sizes s, uint32_t trans, int act, double alpha, double beta, bool bias, bool aux)
 {
     bool ta = trans & 1, tb = trans >> 1 & 1;
-    int64_t batch = s.batch ? s.batch : 1, am = ta ? s.k : s.m, ak = ta ? s.m : s.k, bk = tb ? s.n : s.k, bn = tb ? s.k : s.n;
+    int64_t batch = s.batch ? s.batch : 1, am = ta ? s.k : s.m, ak = ta ? s.m : s.k, bk = tb ? s.n : s.k,
+            bn = tb ? s.k : s.n;
     st_tensor *a = s.batch ? NEW_REAL(r, 3, s.batch, am, ak) : NEW_REAL(r, 3, am, ak);
     st_tensor *b = s.batch ? NEW_REAL(r, 5, s.batch, bk, bn) : NEW_REAL(r, 5, bk, bn);
     st_tensor *c = s.batch ? NEW_REAL(r, 1, s.batch, s.m, s.n) : NEW_REAL(r, 1, s.m, s.n);
@@ -34,7 +35,8 @@ static void one_gemm(rig *r, sizes s, uint32_t trans, int act, double alpha, dou
     if (beta != 0) set_random(c, 3, -1, 1);
     else set_all(c, NAN); /* beta 0 does not read */
     if (bias) set_random(v, 4, -1, 1);
-    double *want = calloc((size_t)(batch * s.m * s.n) + 1, sizeof *want), *before = calloc((size_t)(batch * s.m * s.n) + 1, sizeof *before);
+    double *want = calloc((size_t)(batch * s.m * s.n) + 1, sizeof *want),
+           *before = calloc((size_t)(batch * s.m * s.n) + 1, sizeof *before);
     double *va = values(a), *vb = values(b);
     for (int64_t e = 0; e < batch; e++)
         for (int64_t i = 0; i < s.m; i++)
@@ -42,11 +44,13 @@ static void one_gemm(rig *r, sizes s, uint32_t trans, int act, double alpha, dou
                 double sum = 0;
                 int64_t at = (e * s.m + i) * s.n + j;
                 for (int64_t p = 0; p < s.k; p++)
-                    sum += va[e * s.m * s.k + (ta ? p * s.m + i : i * s.k + p)] * vb[e * s.k * s.n + (tb ? j * s.k + p : p * s.n + j)];
+                    sum += va[e * s.m * s.k + (ta ? p * s.m + i : i * s.k + p)] *
+                           vb[e * s.k * s.n + (tb ? j * s.k + p : p * s.n + j)];
                 before[at] = alpha * sum + (bias ? value_of(v, j) : 0);
                 want[at] = activation(act, before[at]) + (beta != 0 ? beta * value_of(c, at) : 0);
             }
-    st_gemm g = {.a = a, .b = b, .bias = v, .c = c, .aux = x, .alpha = alpha, .beta = (float)beta, .trans = trans, .act = act};
+    st_gemm g = {
+        .a = a, .b = b, .bias = v, .c = c, .aux = x, .alpha = alpha, .beta = (float)beta, .trans = trans, .act = act};
     RUN_OK(r, call_gemm, &g);
     near_to(r, "gemm c", c, want, 1e-13, 1e-6);
     if (aux) near_to(r, "gemm aux", x, before, 1e-13, 1e-6);
@@ -76,7 +80,8 @@ static void gemm(rig *r)
 
 static void gemm_refuses(rig *r)
 {
-    st_tensor *a = NEW_REAL(r, 0, 4, 6), *b = NEW_REAL(r, 0, 5, 7), *c = NEW_REAL(r, 0, 4, 7), *i = NEW(r, ST_I32, 0, 4, 6);
+    st_tensor *a = NEW_REAL(r, 0, 4, 6), *b = NEW_REAL(r, 0, 5, 7), *c = NEW_REAL(r, 0, 4, 7),
+              *i = NEW(r, ST_I32, 0, 4, 6);
     st_gemm g = {.a = a, .b = b, .c = c, .alpha = 1};
     REFUSED(r, call_gemm, &g, ST_E_SHAPE, "gemm", "b is", "[5, 7]", "[6, 7]");
     g.b = rig_absent(r);
@@ -102,7 +107,8 @@ static void grouped(rig *r)
     const int32_t border[GROUPS + 1] = {0, 64, 64, 64 + 320, 64 * 6}; /* an empty group, one over a row tile, a tail */
     for (int mode = 0; mode < 3; mode++) {
         int64_t wide_a = mode == 1 ? N : K, wide_c = mode == 1 ? K : N;
-        st_tensor *a = NEW_REAL(r, 3, ROWS, wide_a), *c = NEW_REAL(r, 2, ROWS, wide_c), *offset = NEW(r, ST_I32, 0, GROUPS + 1);
+        st_tensor *a = NEW_REAL(r, 3, ROWS, wide_a), *c = NEW_REAL(r, 2, ROWS, wide_c),
+                  *offset = NEW(r, ST_I32, 0, GROUPS + 1);
         st_tensor *b = mode == 2 ? NEW_REAL(r, 1, GROUPS, wide_a, wide_c) : NEW_REAL(r, 1, GROUPS, N, K);
         set_random(a, 1, -1, 1);
         set_random(b, 2, -1, 1);
@@ -114,7 +120,8 @@ static void grouped(rig *r)
                 for (int64_t i = 0; i < wide_a; i++)
                     for (int64_t j = 0; j < wide_c; j++) {
                         double sum = 0.5 * want[(e * wide_a + i) * wide_c + j];
-                        for (int64_t t = border[e]; t < border[e + 1]; t++) sum += value_of(a, t * wide_a + i) * value_of(c, t * wide_c + j);
+                        for (int64_t t = border[e]; t < border[e + 1]; t++)
+                            sum += value_of(a, t * wide_a + i) * value_of(c, t * wide_c + j);
                         want[(e * wide_a + i) * wide_c + j] = sum;
                     }
             else
@@ -122,7 +129,8 @@ static void grouped(rig *r)
                     for (int64_t j = 0; j < wide_c; j++) {
                         double sum = 0;
                         for (int64_t p = 0; p < wide_a; p++)
-                            sum += value_of(a, t * wide_a + p) * value_of(b, (e * N + (mode ? p : j)) * K + (mode ? j : p));
+                            sum += value_of(a, t * wide_a + p) *
+                                   value_of(b, (e * N + (mode ? p : j)) * K + (mode ? j : p));
                         want[t * wide_c + j] = sum;
                     }
         }

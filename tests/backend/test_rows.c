@@ -7,8 +7,8 @@ static int call_norm_bwd(const st_queue *q, const st_ops *ops, void *ctx) { retu
 static int call_rope(const st_queue *q, const st_ops *ops, void *ctx) { return ops->rope(q, ctx); }
 
 /* ---- norm ---- */
-static void naive_norm(int kind, double eps, const double *r, const double *w, const double *b, int64_t rows, int64_t cols,
-                       double *n, double *rstd, double *mean)
+static void naive_norm(int kind, double eps, const double *r, const double *w, const double *b, int64_t rows,
+                       int64_t cols, double *n, double *rstd, double *mean)
 {
     for (int64_t i = 0; i < rows; i++) {
         double m = 0, v = 0;
@@ -17,7 +17,8 @@ static void naive_norm(int kind, double eps, const double *r, const double *w, c
         mean[i] = m;
         rstd[i] = 1 / sqrt(v + eps);
         for (int64_t j = 0; j < cols; j++)
-            n[i * cols + j] = (r[i * cols + j] - m) * rstd[i] * (w ? w[j] + (kind == ST_NORM_RMS1P) : 1) + (b ? b[j] : 0);
+            n[i * cols + j] = (r[i * cols + j] - m) * rstd[i] * (w ? w[j] + (kind == ST_NORM_RMS1P) : 1) +
+                              (b ? b[j] : 0);
     }
 }
 
@@ -28,8 +29,10 @@ static void one_norm(rig *r, norm_case c)
     int64_t all = c.rows * (c.heads ? c.heads : 1);
 #define SHAPED(gap) (c.heads ? NEW_REAL(r, gap, c.rows, c.heads, c.cols) : NEW_REAL(r, gap, c.rows, c.cols))
     st_tensor *x = SHAPED(3), *y = c.y ? SHAPED(1) : rig_absent(r), *out = c.in_place ? x : SHAPED(2), *n = SHAPED(5);
-    st_tensor *w = c.w ? NEW_REAL(r, 0, c.cols, 1) : rig_absent(r), *b = c.b ? NEW_REAL(r, 0, 1, c.cols) : rig_absent(r);
-    st_tensor *rstd = NEW_REAL(r, 1, c.rows, c.heads ? c.heads : 1), *mean = NEW_REAL(r, 0, c.rows, c.heads ? c.heads : 1);
+    st_tensor *w = c.w ? NEW_REAL(r, 0, c.cols, 1) : rig_absent(r),
+              *b = c.b ? NEW_REAL(r, 0, 1, c.cols) : rig_absent(r);
+    st_tensor *rstd = NEW_REAL(r, 1, c.rows, c.heads ? c.heads : 1),
+              *mean = NEW_REAL(r, 0, c.rows, c.heads ? c.heads : 1);
     set_random(x, 1, -2, 3);
     if (c.y) set_random(y, 2, -1, 1);
     if (c.w) set_random(w, 3, -1, 1);
@@ -38,7 +41,8 @@ static void one_norm(rig *r, norm_case c)
     double *want = values(n), *want_rstd = values(rstd), *want_mean = values(mean);
     for (int64_t i = 0; c.y && i < elements(x); i++) sum[i] += value_of(y, i);
     naive_norm(c.kind, 1e-6, sum, vw, vb, all, c.cols, want, want_rstd, want_mean);
-    st_norm a = {.kind = c.kind, .eps = 1e-6, .r = x, .y = y, .w = w, .b = b, .r_out = out, .n = n, .rstd = rstd, .mean = mean};
+    st_norm a = {
+        .kind = c.kind, .eps = 1e-6, .r = x, .y = y, .w = w, .b = b, .r_out = out, .n = n, .rstd = rstd, .mean = mean};
     RUN_OK(r, call_norm, &a);
     near_to(r, "norm n", n, want, 1e-14, 3e-7);
     near_to(r, "norm r_out", out, sum, 1e-15, 1e-7);
@@ -85,8 +89,19 @@ static void one_norm_bwd(rig *r, norm_case c, bool add, bool stats)
     if (c.b) set_random(b, 7, -1, 1);
     double *old_dr = values(dr), *old_dw = values(dw), *old_db = values(db), *weight = values(dn);
     st_norm f = {.kind = c.kind, .eps = 1e-6, .r = x, .w = w, .b = b, .n = n, .rstd = rstd, .mean = mean};
-    st_norm_bwd a = {.kind = c.kind, .add = add, .eps = 1e-6, .r = x, .w = w, .b = b, .rstd = rstd, .mean = mean, .dn = dn,
-                     .dr = dr, .dw = dw, .db = db, .n = again};
+    st_norm_bwd a = {.kind = c.kind,
+                     .add = add,
+                     .eps = 1e-6,
+                     .r = x,
+                     .w = w,
+                     .b = b,
+                     .rstd = rstd,
+                     .mean = mean,
+                     .dn = dn,
+                     .dr = dr,
+                     .dw = dw,
+                     .db = db,
+                     .n = again};
     RUN_OK(r, call_norm, &f);
     RUN_OK(r, call_norm_bwd, &a);
     double *normed = values(n), *g = values(dr), *gw = values(dw), *gb = values(db);
@@ -169,7 +184,8 @@ static void one_rope(rig *r, int dim, bool interleaved, int64_t cols)
     for (int t = 0; t < TOKENS; t++)
         for (int h = 0; h < HEADS; h++)
             for (int i = 0; i < dim / 2; i++) {
-                double *v = want + (t * HEADS + h) * 2 * cols, c = value_of(cosine, t * (dim / 2) + i), s = value_of(sine, t * (dim / 2) + i);
+                double *v = want + (t * HEADS + h) * 2 * cols, c = value_of(cosine, t * (dim / 2) + i),
+                       s = value_of(sine, t * (dim / 2) + i);
                 int lo = interleaved ? 2 * i : i, hi = interleaved ? 2 * i + 1 : i + dim / 2;
                 double a = v[lo], b = v[hi];
                 v[lo] = a * c - b * s;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* activation.h - ST_ACT_* and their derivatives on T. Included once per type, after real.h. `act` is a constant at every place of
- * use (see ACT_CASES), so that each loop holds one formula. */
+/* activation.h - ST_ACT_* and their derivatives on T. Included once per type, after real.h. `act` is a constant at
+ * every place of use (see ACT_CASES), so that each loop holds one formula. */
 #define ACT_INLINE static inline __attribute__((always_inline))
 
-/* Normal distribution function. f32: the tail is e^(-z^2) P(1 / (1 + 0.4 z)) with z = |x| / sqrt 2; P was fitted (minimax, relative
- * error 3e-8 up to z = 10) to erfc(z) e^(z^2) / 2. */
+/* Normal distribution function. f32: the tail is e^(-z^2) P(1 / (1 + 0.4 z)) with z = |x| / sqrt 2; P was fitted
+ * (minimax, relative error 3e-8 up to z = 10) to erfc(z) e^(z^2) / 2. */
 #if T_IS_DOUBLE
 ACT_INLINE T FN(normal_cdf)(T x) { return 0.5 * erfc(-x * 0.70710678118654752440); }
 #else

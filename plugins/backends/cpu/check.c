@@ -6,7 +6,8 @@
 
 static const char *type_name(int32_t dtype)
 {
-    static const char *const name[ST_DTYPES] = {"none", "f64", "f32", "bf16", "f16", "f8e4m3", "f8e5m2", "i32", "i64", "u8"};
+    static const char *const name[ST_DTYPES] = {"none",   "f64",    "f32", "bf16", "f16",
+                                                "f8e4m3", "f8e5m2", "i32", "i64",  "u8"};
     return dtype >= 0 && dtype < ST_DTYPES ? name[dtype] : "an unknown type";
 }
 
@@ -38,14 +39,16 @@ static int check_rows(const st_queue *q, const char *op, const char *name, const
     return ST_OK;
 }
 
-int cpu_want(const st_queue *q, const char *op, const char *name, const st_tensor *t, int32_t dtype, int nd, const int64_t *dim)
+int cpu_want(const st_queue *q, const char *op, const char *name, const st_tensor *t, int32_t dtype, int nd,
+             const int64_t *dim)
 {
     shape_text want = shape_words(dtype, nd, dim);
     if (!cpu_given(t)) return q->fail(q, ST_E_SHAPE, "%s: %s is absent, it must be %s", op, name, want.s);
     bool good = t->dtype == dtype && t->nd == nd;
     for (int i = 0; good && i < nd; i++) good = t->dim[i] >= 0 && (dim[i] < 0 || t->dim[i] == dim[i]);
     if (!good)
-        return q->fail(q, ST_E_SHAPE, "%s: %s is %s, it must be %s", op, name, shape_words(t->dtype, t->nd, t->dim).s, want.s);
+        return q->fail(q, ST_E_SHAPE, "%s: %s is %s, it must be %s", op, name, shape_words(t->dtype, t->nd, t->dim).s,
+                       want.s);
     return check_rows(q, op, name, t);
 }
 
@@ -56,8 +59,8 @@ int cpu_want_like(const st_queue *q, const char *op, const char *name, const st_
     bool good = t->dtype == like->dtype && t->nd == like->nd;
     for (int i = 0; good && i < t->nd; i++) good = t->dim[i] == like->dim[i];
     if (!good)
-        return q->fail(q, ST_E_SHAPE, "%s: %s is %s, but %s is %s", op, name, shape_words(t->dtype, t->nd, t->dim).s, like_name,
-                       shape_words(like->dtype, like->nd, like->dim).s);
+        return q->fail(q, ST_E_SHAPE, "%s: %s is %s, but %s is %s", op, name, shape_words(t->dtype, t->nd, t->dim).s,
+                       like_name, shape_words(like->dtype, like->nd, like->dim).s);
     return check_rows(q, op, name, t);
 }
 
@@ -78,7 +81,8 @@ int cpu_want_vector(const st_queue *q, const char *op, const char *name, const s
     return ST_OK;
 }
 
-int cpu_want_vector_if(const st_queue *q, const char *op, const char *name, const st_tensor *t, int32_t dtype, int64_t n)
+int cpu_want_vector_if(const st_queue *q, const char *op, const char *name, const st_tensor *t, int32_t dtype,
+                       int64_t n)
 {
     return cpu_given(t) ? cpu_want_vector(q, op, name, t, dtype, n) : ST_OK;
 }
@@ -118,7 +122,8 @@ int cpu_scratch(const st_queue *q, const char *op, size_t bytes, void **out)
 void cpu_fault(const st_queue *q, uint32_t code, int64_t a, int64_t b)
 {
     uint32_t none = ST_FAULT_NONE;
-    if (!q->fault || !__atomic_compare_exchange_n(&q->fault->code, &none, code, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    if (!q->fault ||
+        !__atomic_compare_exchange_n(&q->fault->code, &none, code, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return;
     q->fault->layer = q->layer;
     q->fault->a = a;
@@ -138,7 +143,8 @@ cpu_view cpu_view_of(const st_tensor *t)
     return v;
 }
 
-/* Elements in a piece of elementwise work: small enough to share a layer's tensors out, large enough to pay for the start. */
+/* Elements in a piece of elementwise work: small enough to share a layer's tensors out, large enough to pay for the
+ * start. */
 enum { PIECE = 16384 };
 
 void cpu_walk_make(cpu_walk *w, int n, const st_tensor *const *t)

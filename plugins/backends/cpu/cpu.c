@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpu.c - the cpu backend: descriptor, device, memory, queue, events. Work is done when a call returns, so queues need no order
- * of their own and events only keep the time. */
+/* cpu.c - the cpu backend: descriptor, device, memory, queue, events. Work is done when a call returns, so queues
+ * need no order of their own and events only keep the time. */
 #include "cpu.h"
 #include <cblas.h>
 #include <omp.h>
@@ -69,20 +69,23 @@ static int highest_level(void)
 
 static int describe(const st_device *d, char *out, size_t n)
 {
-    snprintf(out, n, "%d thread%s, kernels of x86-64 level %d, %s on %s", (int)d->pool.threads, d->pool.threads == 1 ? "" : "s",
-             (int)d->level, openblas_get_config(), openblas_get_corename());
+    snprintf(out, n, "%d thread%s, kernels of x86-64 level %d, %s on %s", (int)d->pool.threads,
+             d->pool.threads == 1 ? "" : "s", (int)d->level, openblas_get_config(), openblas_get_corename());
     return ST_OK;
 }
 
-static int open_device(void *self, const st_host *host, int ordinal, const st_kernels *kernels, st_device **out, st_error *error)
+static int open_device(void *self, const st_host *host, int ordinal, const st_kernels *kernels, st_device **out,
+                       st_error *error)
 {
     const struct cpu_self *p = self;
     int highest = highest_level(), level = p->level ? (int)p->level : highest;
     char words[256];
-    if (ordinal != 0) return host->fail(error, ST_E_DEVICE, __FILE__, __LINE__, "cpu: there is no device %d, only device 0", ordinal);
+    if (ordinal != 0)
+        return host->fail(error, ST_E_DEVICE, __FILE__, __LINE__, "cpu: there is no device %d, only device 0", ordinal);
     if (level > highest || level == 2)
-        return host->fail(error, ST_E_CONFIG, __FILE__, __LINE__, "[backend.cpu] level = %d: this machine runs levels 1%s, not that one",
-                          level, highest >= 4 ? ", 3 and 4" : highest >= 3 ? " and 3" : "");
+        return host->fail(error, ST_E_CONFIG, __FILE__, __LINE__,
+                          "[backend.cpu] level = %d: this machine runs levels 1%s, not that one", level,
+                          highest >= 4 ? ", 3 and 4" : highest >= 3 ? " and 3" : "");
     st_device *d = calloc(1, sizeof *d);
     if (!d) return host->fail(error, ST_E_NOMEM, __FILE__, __LINE__, "cpu: no memory for the device record");
     d->host = host;
@@ -176,21 +179,46 @@ static int set(const st_queue *q, void *dst, int byte, size_t bytes)
 static int sync_device(st_device *d, st_error *e) { return ST_OK; }
 
 static const st_param params[] = {
-    ST_INT(struct cpu_self, threads, "0", 0, 4096, "", 0, "threads for kernels; 0: what OMP_NUM_THREADS or the process's cores allow"),
-    ST_INT(struct cpu_self, level, "0", 0, 4, "", ST_PF_EXPERT, "x86-64 level of the kernels: 1, 3 or 4; 0: the highest that runs here"),
+    ST_INT(struct cpu_self, threads, "0", 0, 4096, "", 0,
+           "threads for kernels; 0: what OMP_NUM_THREADS or the process's cores allow"),
+    ST_INT(struct cpu_self, level, "0", 0, 4, "", ST_PF_EXPERT,
+           "x86-64 level of the kernels: 1, 3 or 4; 0: the highest that runs here"),
 };
 
 static const st_backend_ops backend_ops = {
-    .size = sizeof backend_ops, .ops = &ops, .facts = facts, .count = count, .open = open_device, .close = close_device,
-    .alloc = alloc, .free = free_memory, .queue = queue, .event = event, .record = record, .wait = wait_event, .done = done,
-    .elapsed = elapsed, .copy = copy, .set = set, .sync = sync_device, .describe = describe,
+    .size = sizeof backend_ops,
+    .ops = &ops,
+    .facts = facts,
+    .count = count,
+    .open = open_device,
+    .close = close_device,
+    .alloc = alloc,
+    .free = free_memory,
+    .queue = queue,
+    .event = event,
+    .record = record,
+    .wait = wait_event,
+    .done = done,
+    .elapsed = elapsed,
+    .copy = copy,
+    .set = set,
+    .sync = sync_device,
+    .describe = describe,
 };
 
 static const st_plugin plugin = {
-    ST_PLUGIN_HEAD(ST_KIND_BACKEND), .n_params = ST_COUNT(params), .self_size = sizeof(struct cpu_self),
-    .name = "cpu", .version = "0.1.0", .license = "Apache-2.0", .author = "the strata authors",
-    .summary = "CPU device with OpenMP and OpenBLAS", .params = params, .ops = &backend_ops,
-    .description = "Runs in f32 or f64. Products go to OpenBLAS in fixed tiles, so results do not depend on the number of threads.",
+    ST_PLUGIN_HEAD(ST_KIND_BACKEND),
+    .n_params = ST_COUNT(params),
+    .self_size = sizeof(struct cpu_self),
+    .name = "cpu",
+    .version = "0.1.0",
+    .license = "Apache-2.0",
+    .author = "the strata authors",
+    .summary = "CPU device with OpenMP and OpenBLAS",
+    .params = params,
+    .ops = &backend_ops,
+    .description =
+        "Runs in f32 or f64. Products go to OpenBLAS in fixed tiles, so results do not depend on the thread count.",
 };
 
 ST_EXPORT const st_plugin *st_plugin_v1(void);

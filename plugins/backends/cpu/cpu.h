@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cpu.h - inside the cpu backend: the device, checks, work cut into pieces, and the table of kernels.
  *
- * Three layers. cpu.c: device, memory, queue. ops_*.c: the entries of st_ops, plain C: check, take scratch, count, return when
- * planning, then call kernels. kernel_*.c: arithmetic, written once for `T` and built for float and double at every instruction
- * set level; they cut work into pieces by size alone, so results do not depend on the number of threads. */
+ * Three layers. cpu.c: device, memory, queue. ops_*.c: the entries of st_ops, plain C: check, take scratch, count,
+ * return when planning, then call kernels. kernel_*.c: arithmetic, written once for `T` and built for float and
+ * double at every instruction set level; they cut work into pieces by size alone, so results do not depend on the
+ * number of threads. */
 #ifndef CPU_H
 #define CPU_H
 #include <strata/backend.h>
@@ -14,16 +15,20 @@ enum { CPU_F32 = 0, CPU_F64, CPU_REALS };
 
 /* ---- checks (check.c) ---- */
 ST_FN bool cpu_given(const st_tensor *t) { return t && t->data; }
-/* t must be there with this type and these sizes (-1: any), last dimension contiguous. name: as in the argument struct. */
-int cpu_want(const st_queue *, const char *op, const char *name, const st_tensor *t, int32_t dtype, int nd, const int64_t *dim);
+/* t must be there with this type and these sizes (-1: any), last dimension contiguous. name: as in the argument
+ * struct. */
+int cpu_want(const st_queue *, const char *op, const char *name, const st_tensor *t, int32_t dtype, int nd,
+             const int64_t *dim);
 #define CPU_WANT(q, op, name, t, dtype, ...) \
     cpu_want(q, op, name, t, dtype, (int)ST_COUNT(((const int64_t[]){__VA_ARGS__})), (const int64_t[]){__VA_ARGS__})
 #define CPU_WANT_IF(q, op, name, t, dtype, ...) (cpu_given(t) ? CPU_WANT(q, op, name, t, dtype, __VA_ARGS__) : ST_OK)
 /* As t, for one that has the shape and type of `like`. */
-int cpu_want_like(const st_queue *, const char *op, const char *name, const st_tensor *t, const char *like_name, const st_tensor *like);
+int cpu_want_like(const st_queue *, const char *op, const char *name, const st_tensor *t, const char *like_name,
+                  const st_tensor *like);
 /* n contiguous elements in any of the shapes [n], [n, 1], [1, n]. */
 int cpu_want_vector(const st_queue *, const char *op, const char *name, const st_tensor *t, int32_t dtype, int64_t n);
-int cpu_want_vector_if(const st_queue *, const char *op, const char *name, const st_tensor *t, int32_t dtype, int64_t n);
+int cpu_want_vector_if(const st_queue *, const char *op, const char *name, const st_tensor *t, int32_t dtype,
+                       int64_t n);
 /* t is there and of a type the backend computes in: real = CPU_F32 or CPU_F64. */
 int cpu_want_real(const st_queue *, const char *op, const char *name, const st_tensor *t, int *real);
 int64_t cpu_elements(const st_tensor *);
@@ -36,11 +41,12 @@ void cpu_fault(const st_queue *, uint32_t code, int64_t a, int64_t b); /* the fi
 typedef struct cpu_view { void *data; int64_t rows, heads, cols, s_row, s_head; } cpu_view;
 cpu_view cpu_view_of(const st_tensor *);
 
-/* Up to five tensors of one shape, walked together: runs of `inner` elements. Neighbouring dimensions are merged where all
- * tensors allow it. A piece is either `rows_per` whole runs or 1 / `chunks` of one run. */
+/* Up to five tensors of one shape, walked together: runs of `inner` elements. Neighbouring dimensions are merged
+ * where all tensors allow it. A piece is either `rows_per` whole runs or 1 / `chunks` of one run. */
 typedef struct cpu_walk {
     int32_t n;
-    int64_t inner, rows, dim[ST_DIMS - 1], stride[5][ST_DIMS - 1], last[5]; /* last: stride inside a run (copy only, else 1) */
+    int64_t inner, rows, dim[ST_DIMS - 1], stride[5][ST_DIMS - 1];
+    int64_t last[5]; /* stride inside a run: 1 except in copy and fill */
     int64_t chunks, rows_per, pieces;
     void *data[5];
     size_t size[5]; /* bytes of an element */
@@ -65,7 +71,8 @@ ST_FN void *cpu_walk_at(const cpu_walk *w, int k, int64_t row)
 {
     int64_t i2 = row % w->dim[2], i1 = row / w->dim[2] % w->dim[1], i0 = row / w->dim[2] / w->dim[1];
     if (!w->data[k]) return NULL;
-    return (char *)w->data[k] + (i0 * w->stride[k][0] + i1 * w->stride[k][1] + i2 * w->stride[k][2]) * (int64_t)w->size[k];
+    return (char *)w->data[k] +
+           (i0 * w->stride[k][0] + i1 * w->stride[k][1] + i2 * w->stride[k][2]) * (int64_t)w->size[k];
 }
 
 /* ---- arguments of kernels that need more than the op's own struct ---- */
@@ -75,8 +82,8 @@ typedef struct cpu_norm {
     cpu_view r, y, r_out, n, rstd, mean, dn, dr;
     const void *w, *b;
     void *dw, *db;
-    void *factor, *shift;         /* scratch [cols]: what a normed value is multiplied by, and what is added               */
-    double *part;                 /* scratch [pieces][2][cols]: sums for dw and db of the rows of one piece                */
+    void *factor, *shift; /* scratch [cols]: what a normed value is multiplied by, and what is added               */
+    double *part;         /* scratch [pieces][2][cols]: sums for dw and db of the rows of one piece                */
     int64_t rows, rows_per, pieces;
 } cpu_norm;
 typedef struct cpu_attn {
@@ -101,8 +108,8 @@ enum { CPU_XENT_MAX = 1, CPU_XENT_SUM = 2, CPU_XENT_GRAD = 4 };
 
 /* All kernels: name, parameters. One table per type and level. */
 #define CPU_KERNELS(X) \
-    X(epilogue, (int64_t rows, int64_t cols, const void *p, int64_t ldp, const void *bias, void *aux, int64_t ldaux, void *c, \
-                 int64_t ldc, int act, double beta)) \
+    X(epilogue, (int64_t rows, int64_t cols, const void *p, int64_t ldp, const void *bias, void *aux, int64_t ldaux, \
+                 void *c, int64_t ldc, int act, double beta)) \
     X(add_parts, (int64_t parts, int64_t distance, int64_t first, int64_t n, void *p)) \
     X(norm, (const st_queue *, const cpu_norm *)) \
     X(norm_bwd, (const st_queue *, const cpu_norm *)) \
@@ -112,9 +119,10 @@ enum { CPU_XENT_MAX = 1, CPU_XENT_SUM = 2, CPU_XENT_GRAD = 4 };
     X(attention, (const st_queue *, const cpu_attn *)) \
     X(attention_bwd, (const st_queue *, const cpu_attn *)) \
     X(lookup_bwd, (const st_queue *, const st_lookup *)) \
-    X(combine, (const st_queue *, const st_tensor *src, const st_tensor *index, const st_tensor *w, const st_tensor *dst)) \
-    X(add_rows, (const st_queue *, int64_t n, const int32_t *row, const void *src, int64_t lds, void *dst, int64_t ldd, \
-                 int64_t cols)) \
+    X(combine, \
+      (const st_queue *, const st_tensor *src, const st_tensor *index, const st_tensor *w, const st_tensor *dst)) \
+    X(add_rows, (const st_queue *, int64_t n, const int32_t *row, const void *src, int64_t lds, void *dst, \
+                 int64_t ldd, int64_t cols)) \
     X(xent, (const st_queue *, const cpu_xent *, int stages)) \
     X(adamw, (const st_queue *, const st_adamw *, int64_t n)) \
     X(glu, (const st_queue *, const cpu_walk *, int act)) \
@@ -136,9 +144,12 @@ struct st_device {
     st_cpu_pool pool;
     cpu_event *events;       /* freed on close */
 };
-ST_FN const cpu_table *cpu_table_of(const st_queue *q, int real) { return &((const st_device *)q->device)->tables[real]; }
+ST_FN const cpu_table *cpu_table_of(const st_queue *q, int real)
+{
+    return &((const st_device *)q->device)->tables[real];
+}
 
-/* ---- products (product.c): c = act(alpha a b + bias) + beta c over fixed tiles, OpenBLAS single-threaded in each ---- */
+/* ---- products (product.c): c = act(alpha a b + bias) + beta c over fixed tiles, one BLAS thread in each ---- */
 typedef struct cpu_product {
     int32_t real, act, trans_a, trans_b;
     int64_t m, n, k, batch;
@@ -146,21 +157,24 @@ typedef struct cpu_product {
     void *c, *aux;
     int64_t lda, ldb, ldc, ldaux, s_a, s_b, s_c, s_aux; /* row strides; strides between entries of the batch */
     double alpha, beta;
-    int64_t tile_m, tile_n, parts, per;                 /* set by cpu_product_plan: parts of k; batch entries in a piece */
+    int64_t tile_m, tile_n, parts, per; /* set by cpu_product_plan: parts of k; batch entries in a piece */
     void *work;                                         /* scratch of cpu_product_work bytes; NULL when that is 0 */
 } cpu_product;
 void cpu_product_plan(cpu_product *);
 size_t cpu_product_work(const cpu_product *);
 void cpu_product_run(const st_queue *, const cpu_product *);
 /* One single-threaded product: c = alpha a b + beta c. */
-void cpu_blas(int real, int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, double alpha, const void *a, int64_t lda,
-              const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
+void cpu_blas(int real, int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, double alpha, const void *a,
+              int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
 ST_FN size_t cpu_real_size(int real) { return real == CPU_F32 ? sizeof(float) : sizeof(double); }
 ST_FN int32_t cpu_real_type(int real) { return real == CPU_F32 ? ST_F32 : ST_F64; }
 ST_FN int64_t cpu_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 ST_FN int64_t cpu_min(int64_t a, int64_t b) { return a < b ? a : b; }
 ST_FN int64_t cpu_max(int64_t a, int64_t b) { return a > b ? a : b; }
-ST_FN void *cpu_at(const void *p, int64_t elements, size_t size) { return (char *)(uintptr_t)p + elements * (int64_t)size; }
+ST_FN void *cpu_at(const void *p, int64_t elements, size_t size)
+{
+    return (char *)(uintptr_t)p + elements * (int64_t)size;
+}
 
 /* dst[i] = src[index[i]] without checks (ops_lookup.c) */
 void cpu_gather_rows(const st_queue *, const st_tensor *src, const st_tensor *index, const st_tensor *dst);
@@ -179,12 +193,13 @@ int cpu_lookup(const st_queue *, const st_lookup *);
 int cpu_lookup_bwd(const st_queue *, const st_lookup *);
 int cpu_gather(const st_queue *, const st_tensor *src, const st_tensor *index, const st_tensor *dst);
 int cpu_scatter(const st_queue *, const st_tensor *src, const st_tensor *index, const st_tensor *dst);
-int cpu_combine(const st_queue *, const st_tensor *src, const st_tensor *index, const st_tensor *w, const st_tensor *dst);
+int cpu_combine(const st_queue *, const st_tensor *src, const st_tensor *index, const st_tensor *w,
+                const st_tensor *dst);
 int cpu_xent_op(const st_queue *, const st_xent *);
 int cpu_adamw(const st_queue *, const st_adamw *);
 int cpu_glu(const st_queue *, int act, const st_tensor *g, const st_tensor *u, const st_tensor *y);
-int cpu_glu_bwd(const st_queue *, int act, const st_tensor *g, const st_tensor *u, const st_tensor *dy, const st_tensor *dg,
-                const st_tensor *du);
+int cpu_glu_bwd(const st_queue *, int act, const st_tensor *g, const st_tensor *u, const st_tensor *dy,
+                const st_tensor *dg, const st_tensor *du);
 int cpu_act(const st_queue *, int act, const st_tensor *x, const st_tensor *y);
 int cpu_act_bwd(const st_queue *, int act, const st_tensor *x, const st_tensor *dy, const st_tensor *dx);
 int cpu_add(const st_queue *, double a, const st_tensor *x, double b, const st_tensor *y, const st_tensor *z);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kernel_attention.c - attention over spans with an online softmax, and its backward.
  *
- * Rows of q are cut into blocks of BLOCK; a piece is one block of one head. Scores exist for one block of queries against one block of
- * keys at a time. The backward is two passes, each without sums across pieces: dq by blocks of queries, dk and dv by blocks of
- * keys (over the query heads that share them, in order). Small products run in a register tile of our own: packing for a BLAS call costs
- * as much as the product at these sizes. In each pass the block that stays is stored transposed, so that its rows are the
- * lanes of a vector and softmax needs no sums across lanes. */
+ * Rows of q are cut into blocks of BLOCK; a piece is one block of one head. Scores exist for one block of queries
+ * against one block of keys at a time. The backward is two passes, each without sums across pieces: dq by blocks of
+ * queries, dk and dv by blocks of keys (over the query heads that share them, in order). Small products run in a
+ * register tile of our own: packing for a BLAS call costs as much as the product at these sizes. In each pass the
+ * block that stays is stored transposed, so that its rows are the lanes of a vector and softmax needs no sums across
+ * lanes. */
 #ifndef T
 #include "cpu.h"
 #include <float.h>
@@ -28,8 +29,9 @@ typedef T FN(vector) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(T)
 enum { FN(LANES) = VECTOR_BYTES / sizeof(T) };
 
 /* c[m rows, vectors] = (add: c +) a b. a[i, p] = a[i * a_row + p * a_col]; rows of b and c are contiguous. */
-static inline __attribute__((always_inline)) void FN(tile)(const int m, const int vectors, int64_t k, const T *a, int64_t a_row,
-                                                           int64_t a_col, const T *b, int64_t ldb, T *c, int64_t ldc, bool add)
+static inline __attribute__((always_inline)) void FN(tile)(const int m, const int vectors, int64_t k, const T *a,
+                                                           int64_t a_row, int64_t a_col, const T *b, int64_t ldb, T *c,
+                                                           int64_t ldc, bool add)
 {
     FN(vector) sum[TILE_ROWS][TILE_VECTORS];
 #pragma GCC unroll 8
@@ -54,8 +56,9 @@ static inline __attribute__((always_inline)) void FN(tile)(const int m, const in
         for (int v = 0; v < vectors; v++) *(FN(vector) *)(c + i * ldc + v * FN(LANES)) = sum[i][v];
 }
 
-static inline __attribute__((always_inline)) void FN(columns)(const int vectors, int64_t m, int64_t k, const T *a, int64_t a_row,
-                                                              int64_t a_col, const T *b, int64_t ldb, T *c, int64_t ldc, bool add)
+static inline __attribute__((always_inline)) void FN(columns)(const int vectors, int64_t m, int64_t k, const T *a,
+                                                              int64_t a_row, int64_t a_col, const T *b, int64_t ldb,
+                                                              T *c, int64_t ldc, bool add)
 {
     int64_t i = 0;
     for (; i + TILE_ROWS <= m; i += TILE_ROWS)
@@ -72,11 +75,12 @@ static inline __attribute__((always_inline)) void FN(columns)(const int vectors,
 }
 
 /* n: a multiple of LANES */
-static void FN(small_product)(int64_t m, int64_t n, int64_t k, const T *a, int64_t a_row, int64_t a_col, const T *b, int64_t ldb,
-                              T *c, int64_t ldc, bool add)
+static void FN(small_product)(int64_t m, int64_t n, int64_t k, const T *a, int64_t a_row, int64_t a_col, const T *b,
+                              int64_t ldb, T *c, int64_t ldc, bool add)
 {
     int64_t j = 0;
-    for (; j + 2 * FN(LANES) <= n; j += 2 * FN(LANES)) FN(columns)(2, m, k, a, a_row, a_col, b + j, ldb, c + j, ldc, add);
+    for (; j + 2 * FN(LANES) <= n; j += 2 * FN(LANES))
+        FN(columns)(2, m, k, a, a_row, a_col, b + j, ldb, c + j, ldc, add);
     if (j < n) FN(columns)(1, m, k, a, a_row, a_col, b + j, ldb, c + j, ldc, add);
 }
 
@@ -124,11 +128,14 @@ static inline int64_t FN(seen)(const cpu_attn *a, const FN(span) *s, int64_t i)
 
 /* ---- forward ---- */
 typedef struct FN(forward_room) {
-    T query[MOST * BLOCK], score[BLOCK * BLOCK], out[BLOCK * MOST], value[BLOCK * MOST], max[BLOCK], keep[BLOCK], sum[BLOCK];
+    T query[MOST * BLOCK], score[BLOCK * BLOCK], out[BLOCK * MOST], value[BLOCK * MOST], max[BLOCK], keep[BLOCK],
+        sum[BLOCK];
 } FN(forward_room);
 
-/* score (keys, queries) of keys [kb, kb + n): becomes exp(score - max) with max, sum brought up to date, keep = old scale */
-static void FN(soften)(const cpu_attn *a, const FN(span) *s, int64_t q_first, int64_t m, int64_t kb, int64_t n, FN(forward_room) *r)
+/* score (keys, queries) of keys [kb, kb + n): becomes exp(score - max) with max, sum brought up to date, keep = old
+ * scale */
+static void FN(soften)(const cpu_attn *a, const FN(span) *s, int64_t q_first, int64_t m, int64_t kb, int64_t n,
+                       FN(forward_room) *r)
 {
     int64_t wide = FN(padded)(m);
     for (int64_t i = 0; i < wide; i++) r->keep[i] = r->max[i];
@@ -156,7 +163,8 @@ static void FN(soften)(const cpu_attn *a, const FN(span) *s, int64_t q_first, in
 }
 
 /* Queries [first, first + m) of span s, one head. */
-static void FN(forward_rows)(const cpu_attn *a, const FN(span) *s, int64_t first, int64_t m, int64_t head, FN(forward_room) *r)
+static void FN(forward_rows)(const cpu_attn *a, const FN(span) *s, int64_t first, int64_t m, int64_t head,
+                             FN(forward_room) *r)
 {
     int64_t d = a->q.cols, wide = FN(padded)(d), kv = head / (a->q.heads / a->k.heads);
     int64_t keys = FN(seen)(a, s, first + m - 1);
@@ -168,8 +176,8 @@ static void FN(forward_rows)(const cpu_attn *a, const FN(span) *s, int64_t first
     }
     for (int64_t kb = 0; kb < keys; kb += BLOCK) {
         int64_t n = cpu_min(BLOCK, keys - kb), ldv = a->v.s_row;
-        FN(small_product)(n, FN(padded)(m), d, FN(head_at)(&a->k, s->k + kb, kv), a->k.s_row, 1, r->query, BLOCK, r->score, BLOCK,
-                          false);
+        const T *k = FN(head_at)(&a->k, s->k + kb, kv);
+        FN(small_product)(n, FN(padded)(m), d, k, a->k.s_row, 1, r->query, BLOCK, r->score, BLOCK, false);
         FN(soften)(a, s, first, m, kb, n, r);
         const T *v = FN(whole_rows)(FN(head_at)(&a->v, s->k + kb, kv), &ldv, n, d, r->value);
         for (int64_t i = 0; kb && i < m; i++) {
@@ -229,9 +237,9 @@ void FN(attention)(const st_queue *q, const cpu_attn *a)
 
 /* ---- backward ---- */
 typedef struct FN(backward_room) {
-    T left[MOST * BLOCK], right[MOST * BLOCK];                   /* the block that stays, transposed: q, d_out or k, v   */
+    T left[MOST * BLOCK], right[MOST * BLOCK]; /* the block that stays, transposed: q, d_out or k, v   */
     T prob[BLOCK * BLOCK], grad[BLOCK * BLOCK];
-    T sum_k[BLOCK * MOST], sum_v[BLOCK * MOST], rows[BLOCK * MOST]; /* results; padded copies                            */
+    T sum_k[BLOCK * MOST], sum_v[BLOCK * MOST], rows[BLOCK * MOST]; /* results; padded copies */
     T lse[BLOCK], delta[BLOCK];
 } FN(backward_room);
 
@@ -251,7 +259,8 @@ static void FN(delta_piece)(void *arg, int64_t piece)
 }
 
 /* dq of queries [first, first + m): scores as (keys, queries), queries in the lanes */
-static void FN(dq_rows)(const cpu_attn *a, const FN(span) *s, int64_t first, int64_t m, int64_t head, FN(backward_room) *r)
+static void FN(dq_rows)(const cpu_attn *a, const FN(span) *s, int64_t first, int64_t m, int64_t head,
+                        FN(backward_room) *r)
 {
     int64_t d = a->q.cols, wide = FN(padded)(d), lanes = FN(padded)(m), kv = head / (a->q.heads / a->k.heads);
     int64_t keys = FN(seen)(a, s, first + m - 1), row = s->q + first;
@@ -300,10 +309,10 @@ static void FN(dq_piece)(void *arg, int64_t piece)
         if (!covered[i]) FN(zero_row)(&a->dq, block * BLOCK + i, head);
 }
 
-/* What queries [first, first + m) of one head add to keys [key, key + n) of the span: scores as (queries, keys), keys in the
- * lanes. Sums start at row `at` of sum_k, sum_v. */
-static void FN(dkv_rows)(const cpu_attn *a, const FN(span) *s, int64_t first, int64_t m, int64_t head, int64_t key, int64_t n,
-                         int64_t at, FN(backward_room) *r)
+/* What queries [first, first + m) of one head add to keys [key, key + n) of the span: scores as (queries, keys),
+ * keys in the lanes. Sums start at row `at` of sum_k, sum_v. */
+static void FN(dkv_rows)(const cpu_attn *a, const FN(span) *s, int64_t first, int64_t m, int64_t head, int64_t key,
+                         int64_t n, int64_t at, FN(backward_room) *r)
 {
     int64_t d = a->q.cols, wide = FN(padded)(d), lanes = FN(padded)(n), row = s->q + first;
     int64_t ldq = a->q.s_row, ldo = a->d_out.s_row;
@@ -327,10 +336,12 @@ static void FN(dkv_rows)(const cpu_attn *a, const FN(span) *s, int64_t first, in
     FN(small_product)(n, wide, m, r->grad, 1, BLOCK, q, ldq, r->sum_k + at * wide, wide, true);
 }
 
-static void FN(dkv_span)(const cpu_attn *a, const FN(span) *s, int64_t key, int64_t n, int64_t at, int64_t kv, FN(backward_room) *r)
+static void FN(dkv_span)(const cpu_attn *a, const FN(span) *s, int64_t key, int64_t n, int64_t at, int64_t kv,
+                         FN(backward_room) *r)
 {
     int64_t group = a->q.heads / a->k.heads, d = a->q.cols;
-    int64_t begin = a->causal ? cpu_max(0, key - (s->k_n - s->q_n)) / BLOCK * BLOCK : 0; /* earlier queries see no key here */
+    /* earlier queries see none of these keys */
+    int64_t begin = a->causal ? cpu_max(0, key - (s->k_n - s->q_n)) / BLOCK * BLOCK : 0;
     FN(transpose)(FN(head_at)(&a->k, s->k + key, kv), a->k.s_row, n, d, (T)a->scale, r->left);
     FN(transpose)(FN(head_at)(&a->v, s->k + key, kv), a->v.s_row, n, d, 1, r->right);
     for (int64_t head = kv * group; head < (kv + 1) * group; head++)
@@ -356,7 +367,8 @@ static void FN(dkv_piece)(void *arg, int64_t piece)
             T *dk = FN(head_at)(&a->dk, block * BLOCK + i, kv), scale = (T)a->scale;
             for (int64_t j = 0; j < d; j++) dk[j] = scale * room.sum_k[i * wide + j];
         }
-        if (a->dv.data) memcpy(FN(head_at)(&a->dv, block * BLOCK + i, kv), room.sum_v + i * wide, (size_t)d * sizeof(T));
+        if (a->dv.data)
+            memcpy(FN(head_at)(&a->dv, block * BLOCK + i, kv), room.sum_v + i * wide, (size_t)d * sizeof(T));
     }
 }
 

@@ -57,7 +57,8 @@ static double FN(sum_of_squares)(const T *x, const T *y, double mean, int64_t n)
     return sum;
 }
 
-static void FN(write_normed)(const T *x, const T *y, T mean, T rstd, const T *factor, const T *shift, T *n, int64_t cols)
+static void FN(write_normed)(const T *x, const T *y, T mean, T rstd, const T *factor, const T *shift, T *n,
+                             int64_t cols)
 {
     if (y) {
 #pragma omp simd
@@ -163,7 +164,8 @@ static void FN(sum_piece)(void *arg, int64_t piece)
     for (int64_t j = 0; j < n; j++) job->out[first + j] = (T)((double)job->out[first + j] + sum[j]);
 }
 
-static void FN(sum_parts)(const st_queue *q, const double *part, int64_t pieces, int64_t distance, int64_t cols, void *out)
+static void FN(sum_parts)(const st_queue *q, const double *part, int64_t pieces, int64_t distance, int64_t cols,
+                          void *out)
 {
     FN(sum_job) job = {part, pieces, distance, cols, out};
     if (out) st_cpu_run(q, cpu_div_up(cols, FN(SUM_COLS)), FN(sum_piece), &job);

@@ -9,8 +9,8 @@
 #include "activation.h"
 
 /* c = act(p + bias) + beta c; aux = p + bias. p may be aux or c. */
-void FN(epilogue)(int64_t rows, int64_t cols, const void *p_, int64_t ldp, const void *bias_, void *aux_, int64_t ldaux, void *c_,
-                  int64_t ldc, int act, double beta_)
+void FN(epilogue)(int64_t rows, int64_t cols, const void *p_, int64_t ldp, const void *bias_, void *aux_, int64_t ldaux,
+                  void *c_, int64_t ldc, int act, double beta_)
 {
     T beta = (T)beta_;
     const T *bias = bias_;

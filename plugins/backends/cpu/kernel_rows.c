@@ -141,7 +141,8 @@ static void FN(combine_piece)(void *arg, int64_t piece)
     }
 }
 
-void FN(combine)(const st_queue *q, const st_tensor *src, const st_tensor *index, const st_tensor *w, const st_tensor *dst)
+void FN(combine)(const st_queue *q, const st_tensor *src, const st_tensor *index, const st_tensor *w,
+                 const st_tensor *dst)
 {
     int64_t per = cpu_max(1, FN(WORK) / cpu_max(1, dst->dim[1] * index->dim[1]));
     FN(combine_job) job = {q, src, index, w, dst, per};
@@ -168,8 +169,8 @@ static void FN(add_rows_piece)(void *arg, int64_t piece)
     }
 }
 
-void FN(add_rows)(const st_queue *q, int64_t n, const int32_t *row, const void *src, int64_t lds, void *dst, int64_t ldd,
-                  int64_t cols)
+void FN(add_rows)(const st_queue *q, int64_t n, const int32_t *row, const void *src, int64_t lds, void *dst,
+                  int64_t ldd, int64_t cols)
 {
     int64_t per = cpu_max(1, FN(WORK) / cpu_max(1, cols));
     FN(add_rows_job) job = {n, lds, ldd, cols, per, row, src, dst};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernel_xent.c - softmax and cross-entropy of rows of logits, and its gradient in their place. Three stages, because a cut
- * vocabulary sums over ranks between them: largest logit, sum of exponentials, gradient. */
+/* kernel_xent.c - softmax and cross-entropy of rows of logits, and its gradient in their place. Three stages,
+ * because a cut vocabulary sums over ranks between them: largest logit, sum of exponentials, gradient. */
 #ifndef T
 #include "cpu.h"
 #include <float.h>

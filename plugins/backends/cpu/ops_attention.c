@@ -17,12 +17,19 @@ static int check(const st_queue *q, const char *op, const st_attn *a, int *real,
     ST_TRY(CPU_WANT_IF(q, op, "lse", a->lse, type, tokens, heads));
     ST_TRY(CPU_WANT(q, op, "spans", a->spans, ST_I32, 4, -1));
     if (d > MOST_HEAD)
-        return q->fail(q, ST_E_UNSUPPORTED, "%s: heads of %lld, the cpu backend goes up to %d", op, (long long)d, MOST_HEAD);
+        return q->fail(q, ST_E_UNSUPPORTED, "%s: heads of %lld, the cpu backend goes up to %d", op, (long long)d,
+                       MOST_HEAD);
     if (!heads || !kv_heads || heads % kv_heads)
         return q->fail(q, ST_E_SHAPE, "%s: %lld heads of q do not share %lld heads of k evenly", op, (long long)heads,
                        (long long)kv_heads);
-    *job = (cpu_attn){.q = cpu_view_of(a->q), .k = cpu_view_of(a->k), .v = cpu_view_of(a->v), .out = cpu_view_of(a->out),
-                      .spans = a->spans->data, .s_span = a->spans->stride[0], .n_spans = a->spans->dim[1], .scale = a->scale,
+    *job = (cpu_attn){.q = cpu_view_of(a->q),
+                      .k = cpu_view_of(a->k),
+                      .v = cpu_view_of(a->v),
+                      .out = cpu_view_of(a->out),
+                      .spans = a->spans->data,
+                      .s_span = a->spans->stride[0],
+                      .n_spans = a->spans->dim[1],
+                      .scale = a->scale,
                       .causal = a->causal};
     if (cpu_given(a->lse)) { /* as (tokens, heads) of one column each */
         job->lse = (cpu_view){a->lse->data, tokens, heads, 1, a->lse->stride[0], a->lse->stride[1]};

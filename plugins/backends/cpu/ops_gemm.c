@@ -6,8 +6,8 @@ static int fits_blas(const st_queue *q, const char *op, const char *name, const 
 {
     for (int i = 0; i < t->nd; i++)
         if (t->dim[i] > INT32_MAX || t->stride[i] > INT32_MAX * (i + 2 < t->nd ? (int64_t)INT32_MAX : 1))
-            return q->fail(q, ST_E_UNSUPPORTED, "%s: dimension %d of %s has size %lld and stride %lld, the limit is %d", op, i,
-                           name, (long long)t->dim[i], (long long)t->stride[i], INT32_MAX);
+            return q->fail(q, ST_E_UNSUPPORTED, "%s: dimension %d of %s has size %lld and stride %lld, the limit is %d",
+                           op, i, name, (long long)t->dim[i], (long long)t->stride[i], INT32_MAX);
     if (t->dim[t->nd - 2] > 1 && t->stride[t->nd - 2] < t->dim[t->nd - 1])
         return q->fail(q, ST_E_SHAPE, "%s: rows of %s overlap: stride %lld for %lld columns", op, name,
                        (long long)t->stride[t->nd - 2], (long long)t->dim[t->nd - 1]);
@@ -43,10 +43,25 @@ int cpu_gemm(const st_queue *q, const st_gemm *g)
     if (g->act < ST_ACT_NONE || g->act > ST_ACT_RELU2)
         return q->fail(q, ST_E_UNSUPPORTED, "gemm: activation %d, known are 0 to %d", (int)g->act, ST_ACT_RELU2);
 
-    cpu_product p = {.real = real, .act = g->act, .trans_a = ta, .trans_b = tb, .m = m, .n = n, .k = k, .batch = batch,
-                     .a = g->a->data, .b = g->b->data, .c = g->c->data, .lda = g->a->stride[nd - 2], .ldb = g->b->stride[nd - 2],
-                     .ldc = g->c->stride[nd - 2], .s_a = entry_stride(g->a), .s_b = entry_stride(g->b),
-                     .s_c = entry_stride(g->c), .alpha = g->alpha, .beta = g->beta};
+    cpu_product p = {.real = real,
+                     .act = g->act,
+                     .trans_a = ta,
+                     .trans_b = tb,
+                     .m = m,
+                     .n = n,
+                     .k = k,
+                     .batch = batch,
+                     .a = g->a->data,
+                     .b = g->b->data,
+                     .c = g->c->data,
+                     .lda = g->a->stride[nd - 2],
+                     .ldb = g->b->stride[nd - 2],
+                     .ldc = g->c->stride[nd - 2],
+                     .s_a = entry_stride(g->a),
+                     .s_b = entry_stride(g->b),
+                     .s_c = entry_stride(g->c),
+                     .alpha = g->alpha,
+                     .beta = g->beta};
     if (cpu_given(g->bias)) p.bias = g->bias->data;
     if (cpu_given(g->aux)) {
         p.aux = g->aux->data;
@@ -86,8 +101,8 @@ static void grouped_rows_piece(void *arg, int64_t piece)
     if (e == job->groups) return;
     int64_t i = job->offset[e] + tile * GROUP_ROWS, rows = cpu_min(GROUP_ROWS, job->offset[e + 1] - i);
     const void *b = cpu_at(p->b, e * p->s_b + (p->trans_b ? j * p->ldb : j), size);
-    cpu_blas(p->real, 0, p->trans_b, rows, cpu_min(p->tile_n, p->n - j), p->k, 1, cpu_at(p->a, i * p->lda, size), p->lda, b,
-             p->ldb, 0, cpu_at(p->c, i * p->ldc + j, size), p->ldc);
+    cpu_blas(p->real, 0, p->trans_b, rows, cpu_min(p->tile_n, p->n - j), p->k, 1, cpu_at(p->a, i * p->lda, size),
+             p->lda, b, p->ldb, 0, cpu_at(p->c, i * p->ldc + j, size), p->ldc);
 }
 
 /* Mode 2: one tile of b_e = a^T c + beta b_e over the rows of group e. */
@@ -120,7 +135,8 @@ int cpu_grouped(const st_queue *q, const st_grouped *g)
     int real;
     ST_TRY(cpu_want_real(q, op, "a", g->a, &real));
     int32_t type = g->a->dtype;
-    if (g->mode < 0 || g->mode > 2) return q->fail(q, ST_E_UNSUPPORTED, "grouped: mode %d, known are 0 to 2", (int)g->mode);
+    if (g->mode < 0 || g->mode > 2)
+        return q->fail(q, ST_E_UNSUPPORTED, "grouped: mode %d, known are 0 to 2", (int)g->mode);
     ST_TRY(want_matrix(q, op, "a", g->a, type, 2, 0, -1, -1));
     ST_TRY(want_matrix(q, op, "c", g->c, type, 2, 0, g->a->dim[0], -1));
     int64_t rows = g->a->dim[0], wide_a = g->a->dim[1], wide_c = g->c->dim[1];

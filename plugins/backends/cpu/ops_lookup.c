@@ -19,7 +19,8 @@ static void lookup_piece(void *arg, int64_t piece)
     int64_t end = cpu_min((piece + 1) * job->rows_per, a->out->dim[0]);
     for (int64_t t = piece * job->rows_per; t < end; t++) {
         int64_t row = ids[t] - a->first;
-        const void *from = row >= 0 && row < a->table->dim[0] ? cpu_at(a->table->data, row * a->table->stride[0], size) : NULL;
+        const void *from = row >= 0 && row < a->table->dim[0] ? cpu_at(a->table->data, row * a->table->stride[0], size)
+                                                              : NULL;
         if (media && media[t] >= 0) {
             bool inside = cpu_given(a->features) && media[t] < a->features->dim[0];
             from = inside ? cpu_at(a->features->data, media[t] * a->features->stride[0], size) : NULL;
@@ -102,12 +103,20 @@ static void move_piece(void *arg, int64_t piece)
     }
 }
 
-static void move_rows(const st_queue *q, const st_tensor *src, const st_tensor *index, const st_tensor *dst, bool scatter)
+static void move_rows(const st_queue *q, const st_tensor *src, const st_tensor *index, const st_tensor *dst,
+                      bool scatter)
 {
     size_t size = st_dtype_size(src->dtype);
-    move_job job = {.q = q, .index = index->data, .src = src->data, .dst = dst->data, .n = (scatter ? src : dst)->dim[0],
-                    .limit = (scatter ? dst : src)->dim[0], .row_bytes = (size_t)(src->nd == 2 ? src->dim[1] : 1) * size,
-                    .s_src = (size_t)src->stride[0] * size, .s_dst = (size_t)dst->stride[0] * size, .scatter = scatter};
+    move_job job = {.q = q,
+                    .index = index->data,
+                    .src = src->data,
+                    .dst = dst->data,
+                    .n = (scatter ? src : dst)->dim[0],
+                    .limit = (scatter ? dst : src)->dim[0],
+                    .row_bytes = (size_t)(src->nd == 2 ? src->dim[1] : 1) * size,
+                    .s_src = (size_t)src->stride[0] * size,
+                    .s_dst = (size_t)dst->stride[0] * size,
+                    .scatter = scatter};
     job.rows_per = rows_in_piece(job.row_bytes);
     st_cpu_run(q, cpu_div_up(job.n, job.rows_per), move_piece, &job);
 }
@@ -117,7 +126,8 @@ void cpu_gather_rows(const st_queue *q, const st_tensor *src, const st_tensor *i
     move_rows(q, src, index, dst, false);
 }
 
-static int move(const st_queue *q, const char *op, const st_tensor *src, const st_tensor *index, const st_tensor *dst, bool scatter)
+static int move(const st_queue *q, const char *op, const st_tensor *src, const st_tensor *index, const st_tensor *dst,
+                bool scatter)
 {
     const st_tensor *many = scatter ? src : dst; /* the side that has one row per entry of index */
     if (!cpu_given(src) || src->nd < 1 || src->nd > 2)
@@ -142,7 +152,8 @@ int cpu_scatter(const st_queue *q, const st_tensor *src, const st_tensor *index,
     return cpu_given(dst) ? move(q, "scatter", src, index, dst, true) : ST_OK;
 }
 
-int cpu_combine(const st_queue *q, const st_tensor *src, const st_tensor *index, const st_tensor *w, const st_tensor *dst)
+int cpu_combine(const st_queue *q, const st_tensor *src, const st_tensor *index, const st_tensor *w,
+                const st_tensor *dst)
 {
     const char *const op = "combine";
     int real;

@@ -2,7 +2,8 @@
 /* ops_norm.c - entries norm, norm_bwd, rope, colsum, sumsq. */
 #include "cpu.h"
 
-/* Rows in a piece: enough work to pay for its start; for sums over rows at most SUM_PIECES, each with its own partial sums. */
+/* Rows in a piece: enough work to pay for its start; for sums over rows at most SUM_PIECES, each with its own
+ * partial sums. */
 enum { PIECE = 16384, SUM_PIECES = 256 };
 
 static void cut_rows(int64_t rows, int64_t cols, int64_t *per, int64_t *pieces)
@@ -88,10 +89,19 @@ int cpu_norm_bwd_op(const st_queue *q, const st_norm_bwd *a)
     ST_TRY(cpu_want_vector_if(q, op, "db", a->db, a->r->dtype, cols));
     ST_TRY(want_stat(q, op, "rstd", a->rstd, a->r));
     ST_TRY(want_stat(q, op, "mean", a->mean, a->r));
-    cpu_norm job = {.kind = a->kind, .add = a->add, .eps = a->eps, .r = cpu_view_of(a->r), .dn = cpu_view_of(a->dn),
-                    .dr = cpu_view_of(a->dr), .n = cpu_view_of(a->n), .rstd = stat_view(a->rstd), .mean = stat_view(a->mean),
-                    .w = cpu_given(a->w) ? a->w->data : NULL, .b = cpu_given(a->b) ? a->b->data : NULL,
-                    .dw = cpu_given(a->dw) ? a->dw->data : NULL, .db = cpu_given(a->db) ? a->db->data : NULL};
+    cpu_norm job = {.kind = a->kind,
+                    .add = a->add,
+                    .eps = a->eps,
+                    .r = cpu_view_of(a->r),
+                    .dn = cpu_view_of(a->dn),
+                    .dr = cpu_view_of(a->dr),
+                    .n = cpu_view_of(a->n),
+                    .rstd = stat_view(a->rstd),
+                    .mean = stat_view(a->mean),
+                    .w = cpu_given(a->w) ? a->w->data : NULL,
+                    .b = cpu_given(a->b) ? a->b->data : NULL,
+                    .dw = cpu_given(a->dw) ? a->dw->data : NULL,
+                    .db = cpu_given(a->db) ? a->db->data : NULL};
     job.rows = job.r.rows * job.r.heads;
     cut_rows(job.rows, cols, &job.rows_per, &job.pieces);
     void *part = NULL;
@@ -119,7 +129,8 @@ int cpu_rope(const st_queue *q, const st_rope *a)
     ST_TRY(CPU_WANT(q, op, "sin", &a->table->sin, a->x->dtype, a->x->dim[0], dim / 2));
     cpu_view x = cpu_view_of(a->x);
     double pairs = (double)x.rows * (double)x.heads * (double)(dim / 2);
-    q->count(q, 6 * pairs, 4 * pairs * (double)cpu_real_size(real) + cpu_bytes(&a->table->cos) + cpu_bytes(&a->table->sin));
+    q->count(q, 6 * pairs,
+             4 * pairs * (double)cpu_real_size(real) + cpu_bytes(&a->table->cos) + cpu_bytes(&a->table->sin));
     if (!q->planning) cpu_table_of(q, real)->rope(q, &x, a->table, a->inverse);
     return ST_OK;
 }

@@ -19,7 +19,8 @@ int cpu_adamw(const st_queue *q, const st_adamw *a)
     ST_TRY(cpu_want_vector(q, op, "hyper", a->hyper, type, HYPERS));
     ST_TRY(cpu_want_vector_if(q, op, "clip", a->clip, type, 1));
     ST_TRY(cpu_want_vector_if(q, op, "skip", a->skip, type, 1));
-    q->count(q, 15.0 * (double)n, 2 * cpu_bytes(a->master) + 2 * cpu_bytes(a->m) + 2 * cpu_bytes(a->v) + cpu_bytes(a->grad));
+    q->count(q, 15.0 * (double)n,
+             2 * cpu_bytes(a->master) + 2 * cpu_bytes(a->m) + 2 * cpu_bytes(a->v) + cpu_bytes(a->grad));
     if (!q->planning) cpu_table_of(q, real)->adamw(q, a, n);
     return ST_OK;
 }
@@ -55,8 +56,8 @@ int cpu_glu(const st_queue *q, int act, const st_tensor *g, const st_tensor *u, 
     return ST_OK;
 }
 
-int cpu_glu_bwd(const st_queue *q, int act, const st_tensor *g, const st_tensor *u, const st_tensor *dy, const st_tensor *dg,
-                const st_tensor *du)
+int cpu_glu_bwd(const st_queue *q, int act, const st_tensor *g, const st_tensor *u, const st_tensor *dy,
+                const st_tensor *dg, const st_tensor *du)
 {
     const char *const op = "glu_bwd";
     const st_tensor *const t[] = {g, u, dy, dg, du};
@@ -140,7 +141,8 @@ int cpu_add(const st_queue *q, double a, const st_tensor *x, double b, const st_
         break; \
     }
 
-static void convert(int32_t from_type, const void *src, int64_t s_src, int32_t to_type, void *dst, int64_t s_dst, int64_t n)
+static void convert(int32_t from_type, const void *src, int64_t s_src, int32_t to_type, void *dst, int64_t s_dst,
+                    int64_t n)
 {
     if (to_type == ST_F64) {
         switch (from_type) { EACH_SOURCE(CONVERT, double) }
@@ -195,8 +197,8 @@ int cpu_copy(const st_queue *q, const st_tensor *src, const st_tensor *dst)
         return cpu_want_like(q, "copy", "dst", &to, "src", &plain);
     }
     if (!convertible(src->dtype, dst->dtype))
-        return q->fail(q, ST_E_UNSUPPORTED, "copy: no conversion from type %d of src to type %d of dst", (int)src->dtype,
-                       (int)dst->dtype);
+        return q->fail(q, ST_E_UNSUPPORTED, "copy: no conversion from type %d of src to type %d of dst",
+                       (int)src->dtype, (int)dst->dtype);
     q->count(q, 0, cpu_bytes(src) + cpu_bytes(dst));
     if (q->planning) return ST_OK;
     copy_job job = {.from = src->dtype, .to = dst->dtype};
@@ -225,7 +227,8 @@ static void fill_piece(void *arg, int64_t piece)
     int64_t row, row_end, j, j_end;
     cpu_walk_piece(w, piece, &row, &row_end, &j, &j_end);
     for (; row < row_end; row++)
-        fill_run(job->to, cpu_at(cpu_walk_at(w, 0, row), j * w->last[0], w->size[0]), w->last[0], j_end - j, job->value);
+        fill_run(job->to, cpu_at(cpu_walk_at(w, 0, row), j * w->last[0], w->size[0]), w->last[0], j_end - j,
+                 job->value);
 }
 
 int cpu_fill(const st_queue *q, const st_tensor *dst, double value)

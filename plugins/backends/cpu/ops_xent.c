@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ops_xent.c - entry xent: linear + cross-entropy with its gradient, in chunks of rows, so that logits exist once and never in full.
- * Only rows that take part are multiplied: they are packed first, in their order. */
+/* ops_xent.c - entry xent: linear + cross-entropy with its gradient, in chunks of rows, so that logits exist once
+ * and never in full. Only rows that take part are multiplied: they are packed first, in their order. */
 #include "cpu.h"
 
 typedef struct xent_work {
@@ -86,11 +86,24 @@ static int64_t pack_rows(const st_queue *q, const st_xent *x, const xent_work *w
 }
 
 /* c = a b (+ beta c) without further steps; k is never cut, so no workspace is needed */
-static void product(const st_queue *q, int real, int ta, int tb, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
-                    const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
+static void product(const st_queue *q, int real, int ta, int tb, int64_t m, int64_t n, int64_t k, const void *a,
+                    int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
 {
-    cpu_product p = {.real = real, .trans_a = ta, .trans_b = tb, .m = m, .n = n, .k = k, .batch = 1, .a = a, .b = b, .c = c,
-                     .lda = lda, .ldb = ldb, .ldc = ldc, .alpha = 1, .beta = beta};
+    cpu_product p = {.real = real,
+                     .trans_a = ta,
+                     .trans_b = tb,
+                     .m = m,
+                     .n = n,
+                     .k = k,
+                     .batch = 1,
+                     .a = a,
+                     .b = b,
+                     .c = c,
+                     .lda = lda,
+                     .ldb = ldb,
+                     .ldc = ldc,
+                     .alpha = 1,
+                     .beta = beta};
     cpu_product_plan(&p);
     p.parts = 1;
     cpu_product_run(q, &p);
@@ -102,15 +115,18 @@ static int over_ranks(const st_xent *x, uint32_t what, void *data, int32_t type,
     return st_collective(x->step, what, x->group, &t, &t);
 }
 
-static double get(const void *p, int real, int64_t i) { return real == CPU_F32 ? ((const float *)p)[i] : ((const double *)p)[i]; }
+static double get(const void *p, int real, int64_t i)
+{
+    return real == CPU_F32 ? ((const float *)p)[i] : ((const double *)p)[i];
+}
 static void put(void *p, int real, int64_t i, double value)
 {
     if (real == CPU_F32) ((float *)p)[i] = (float)value;
     else ((double *)p)[i] = value;
 }
 
-/* Largest logit over ranks, and the word that has it: the lowest one on a tie. A rank without it offers a word that no vocabulary
- * reaches; words are exact in f32 below that. */
+/* Largest logit over ranks, and the word that has it: the lowest one on a tie. A rank without it offers a word that
+ * no vocabulary reaches; words are exact in f32 below that. */
 static int max_over_ranks(const st_xent *x, const xent_work *w, int real, int64_t rows)
 {
     const double none = -(double)(1 << 24);
@@ -141,15 +157,26 @@ static int chunk_losses(const st_queue *q, const st_xent *x, const xent_work *w,
 }
 
 /* Rows live[0 .. rows) of one chunk: loss, then gradients. `first`: dw still holds what beta applies to. */
-static int one_chunk(const st_queue *q, const st_xent *x, const xent_work *w, int real, const int32_t *live, int64_t rows,
-                     bool first, double *loss)
+static int one_chunk(const st_queue *q, const st_xent *x, const xent_work *w, int real, const int32_t *live,
+                     int64_t rows, bool first, double *loss)
 {
-    st_tensor index = st_tensor2((void *)(uintptr_t)live, ST_I32, rows, 1), h = st_tensor2(w->h, x->h->dtype, rows, w->hidden);
-    cpu_xent job = {.logits = w->logits, .rows = rows, .words = w->words, .first = x->first, .live = live,
-                    .labels = x->labels->data, .max = w->max, .sum = w->sum, .nll = w->nll, .best = w->best, .grad = w->grad};
+    st_tensor index = st_tensor2((void *)(uintptr_t)live, ST_I32, rows, 1),
+              h = st_tensor2(w->h, x->h->dtype, rows, w->hidden);
+    cpu_xent job = {.logits = w->logits,
+                    .rows = rows,
+                    .words = w->words,
+                    .first = x->first,
+                    .live = live,
+                    .labels = x->labels->data,
+                    .max = w->max,
+                    .sum = w->sum,
+                    .nll = w->nll,
+                    .best = w->best,
+                    .grad = w->grad};
     if (w->grad) job.factor = x->weight * get(x->scale->data, real, 0);
     cpu_gather_rows(q, x->h, &index, &h);
-    product(q, real, 0, 1, rows, w->words, w->hidden, w->h, w->hidden, x->w->data, x->w->stride[0], 0, w->logits, w->words);
+    product(q, real, 0, 1, rows, w->words, w->hidden, w->h, w->hidden, x->w->data, x->w->stride[0], 0, w->logits,
+            w->words);
     ST_TRY(chunk_losses(q, x, w, real, &job));
     for (int64_t i = 0; i < rows; i++) {
         *loss += w->nll[i];
@@ -157,12 +184,13 @@ static int one_chunk(const st_queue *q, const st_xent *x, const xent_work *w, in
         if (w->best) ((int32_t *)x->best->data)[live[i]] = w->best[i];
     }
     if (w->dh) {
-        product(q, real, 0, 0, rows, w->hidden, w->words, w->logits, w->words, x->w->data, x->w->stride[0], 0, w->dh, w->hidden);
+        product(q, real, 0, 0, rows, w->hidden, w->words, w->logits, w->words, x->w->data, x->w->stride[0], 0, w->dh,
+                w->hidden);
         cpu_table_of(q, real)->add_rows(q, rows, live, w->dh, w->hidden, x->dh->data, x->dh->stride[0], w->hidden);
     }
     if (cpu_given(x->dw))
-        product(q, real, 1, 0, w->words, w->hidden, rows, w->logits, w->words, w->h, w->hidden, first ? (double)x->beta : 1,
-                x->dw->data, x->dw->stride[0]);
+        product(q, real, 1, 0, w->words, w->hidden, rows, w->logits, w->words, w->h, w->hidden,
+                first ? (double)x->beta : 1, x->dw->data, x->dw->stride[0]);
     return ST_OK;
 }
 
@@ -171,7 +199,8 @@ static void count(const st_queue *q, const st_xent *x, const xent_work *w, doubl
 {
     double products = 1 + (cpu_given(x->dh) ? 1 : 0) + (cpu_given(x->dw) ? 1 : 0);
     q->count(q, 2 * products * live * (double)w->words * (double)w->hidden,
-             cpu_bytes(x->w) * products + cpu_bytes(x->dw) + 2 * live * (double)w->hidden * (double)st_dtype_size(x->h->dtype));
+             cpu_bytes(x->w) * products + cpu_bytes(x->dw) +
+                 2 * live * (double)w->hidden * (double)st_dtype_size(x->h->dtype));
 }
 
 static int plan(const st_queue *q, const st_xent *x, const xent_work *w)
@@ -198,7 +227,8 @@ int cpu_xent_op(const st_queue *q, const st_xent *x)
     for (int64_t at = 0; at < live; at += w.chunk)
         ST_TRY(one_chunk(q, x, &w, real, w.live + at, cpu_min(w.chunk, live - at), at == 0, &loss));
     if (!live && cpu_given(x->dw) && x->beta != 1)
-        product(q, real, 1, 0, w.words, w.hidden, 0, w.logits, w.words, w.h, w.hidden, x->beta, x->dw->data, x->dw->stride[0]);
+        product(q, real, 1, 0, w.words, w.hidden, 0, w.logits, w.words, w.h, w.hidden, x->beta, x->dw->data,
+                x->dw->stride[0]);
     if (cpu_given(x->loss)) {
         put(x->loss->data, real, 0, get(x->loss->data, real, 0) + loss);
         put(x->loss->data, real, 1, get(x->loss->data, real, 1) + (double)live);

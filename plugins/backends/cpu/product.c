@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* product.c - matrix products over fixed tiles.
  *
- * A product is cut into tiles by its sizes alone and each tile is one single-threaded OpenBLAS call, so the result does not depend
- * on the number of threads. Measured on two cores (f32): tiles of 256 rows by up to 1024 columns reach 90 to 95 % of one call
- * that owns both cores; 64 x 64 only 55 %, because every call packs its operands again. */
+ * A product is cut into tiles by its sizes alone and each tile is one single-threaded OpenBLAS call, so the result
+ * does not depend on the number of threads. Measured on two cores (f32): tiles of 256 rows by up to 1024 columns
+ * reach 90 to 95 % of one call that owns both cores; 64 x 64 only 55 %, because every call packs its operands again. */
 #include "cpu.h"
 #include <cblas.h>
 
@@ -31,7 +31,8 @@ void cpu_product_plan(cpu_product *p)
         p->per = cpu_max(1, cpu_min(p->batch, (int64_t)(1e6 / cpu_max(1, (int64_t)flops))));
     }
     int64_t pieces = cpu_div_up(p->m, p->tile_m) * cpu_div_up(p->n, p->tile_n);
-    if (p->k >= SPLIT_FROM && p->batch == 1 && p->m * p->n <= SPLIT_SIZE) p->parts = cpu_min(SPLIT_MOST, p->k / SPLIT_PART);
+    if (p->k >= SPLIT_FROM && p->batch == 1 && p->m * p->n <= SPLIT_SIZE)
+        p->parts = cpu_min(SPLIT_MOST, p->k / SPLIT_PART);
     while (pieces * p->parts < want) {
         int64_t *side = p->tile_m >= p->tile_n ? &p->tile_m : &p->tile_n;
         if (*side < 2 * TILE_LEAST) break;
@@ -52,8 +53,8 @@ size_t cpu_product_work(const cpu_product *p)
     return needs_target(p) ? (size_t)(p->batch * p->m * p->n) * cpu_real_size(p->real) : 0;
 }
 
-void cpu_blas(int real, int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, double alpha, const void *a, int64_t lda,
-              const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
+void cpu_blas(int real, int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, double alpha, const void *a,
+              int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
 {
     CBLAS_TRANSPOSE ta = trans_a ? CblasTrans : CblasNoTrans, tb = trans_b ? CblasTrans : CblasNoTrans;
     lda = cpu_max(lda, cpu_max(1, trans_a ? m : k)); /* a single row may have any stride */
@@ -61,17 +62,17 @@ void cpu_blas(int real, int trans_a, int trans_b, int64_t m, int64_t n, int64_t 
     ldc = cpu_max(ldc, cpu_max(1, n));
     if (m <= 0 || n <= 0) return;
     if (real == CPU_F32)
-        cblas_sgemm(CblasRowMajor, ta, tb, (blasint)m, (blasint)n, (blasint)k, (float)alpha, a, (blasint)lda, b, (blasint)ldb,
-                    (float)beta, c, (blasint)ldc);
+        cblas_sgemm(CblasRowMajor, ta, tb, (blasint)m, (blasint)n, (blasint)k, (float)alpha, a, (blasint)lda, b,
+                    (blasint)ldb, (float)beta, c, (blasint)ldc);
     else
-        cblas_dgemm(CblasRowMajor, ta, tb, (blasint)m, (blasint)n, (blasint)k, alpha, a, (blasint)lda, b, (blasint)ldb, beta,
-                    c, (blasint)ldc);
+        cblas_dgemm(CblasRowMajor, ta, tb, (blasint)m, (blasint)n, (blasint)k, alpha, a, (blasint)lda, b, (blasint)ldb,
+                    beta, c, (blasint)ldc);
 }
 
 typedef struct product_job { const cpu_product *p; const cpu_table *table; int64_t cols; } product_job;
 
-static void finish_tile(const product_job *job, const cpu_product *p, const void *target, int64_t ldt, int64_t i, int64_t j,
-                        int64_t rows, int64_t cols, int64_t entry)
+static void finish_tile(const product_job *job, const cpu_product *p, const void *target, int64_t ldt, int64_t i,
+                        int64_t j, int64_t rows, int64_t cols, int64_t entry)
 {
     size_t size = cpu_real_size(p->real);
     void *aux = p->aux ? cpu_at(p->aux, entry * p->s_aux + i * p->ldaux + j, size) : NULL;
@@ -88,7 +89,8 @@ static void one_tile(const product_job *job, int64_t entry, int64_t i, int64_t j
     const void *b = cpu_at(p->b, entry * p->s_b + (p->trans_b ? j * p->ldb : j), size);
     void *target = cpu_at(p->c, entry * p->s_c + i * p->ldc + j, size);
     if (!p->bias && !p->aux && p->act == ST_ACT_NONE) {
-        cpu_blas(p->real, p->trans_a, p->trans_b, rows, cols, p->k, p->alpha, a, p->lda, b, p->ldb, p->beta, target, ldt);
+        cpu_blas(p->real, p->trans_a, p->trans_b, rows, cols, p->k, p->alpha, a, p->lda, b, p->ldb, p->beta, target,
+                 ldt);
         return;
     }
     if (p->aux) {

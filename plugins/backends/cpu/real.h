@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* real.h - elementary functions on T that a compiler can vectorise: no branches, no calls, no tables. Included once per type.
+/* real.h - elementary functions on T that a compiler can vectorise: no branches, no calls, no tables. Included once
+ * per type.
  *
- * exp: x = n ln 2 + r with |r| <= ln 2 / 2, Taylor series of e^r (degree 13 in f64, 7 in f32: below half an ulp), scaled by 2^n through
- * the exponent bits. Within 2 ulp; results below 2^-125 (f32) or 2^-1021 (f64) become 0. NaN stays NaN, +-Inf are right. */
+ * exp: x = n ln 2 + r with |r| <= ln 2 / 2, Taylor series of e^r (degree 13 in f64, 7 in f32: below half an ulp),
+ * scaled by 2^n through the exponent bits. Within 2 ulp; results below 2^-125 (f32) or 2^-1021 (f64) become 0. NaN
+ * stays NaN, +-Inf are right. */
 #if T_IS_DOUBLE
 #define REAL_BITS uint64_t
 #define REAL_MAGIC 0x1.8p52       /* adding it leaves the nearest integer in the low bits of the mantissa */

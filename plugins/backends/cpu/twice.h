@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twice.h - included by a kernel file with KERNEL_FILE set to its own name: the file's body is compiled for float, then for
- * double. `T` is the type, FN(name) the name of a function of this type and level. No guard: it is meant to be included again. */
+/* twice.h - included by a kernel file with KERNEL_FILE set to its own name: the file's body is compiled for float,
+ * then for double. `T` is the type, FN(name) the name of a function of this type and level. No guard: it is meant to
+ * be included again. */
 #define T float
 #define T_IS_DOUBLE 0
 #define FN(name) ST_CPU_NAME(cpu_##name##_f32)
