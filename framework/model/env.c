@@ -182,7 +182,6 @@ static int stack_of_part(env_state *c, const st_stack_def *given)
     def.rows = m->shape.tokens;
     def.norm = m->stack_keys.norm + ST_NORM_RMS1P;
     def.eps = m->stack_keys.norm_eps;
-    def.alone = 0;
     def.max_spans = st_shape_segments(&m->shape);
     return add_nested(c, &def, st_arena_printf(m->arena, "%s.%d.layers", c->part->path, given->part - 1),
                       m->parts_of_pattern.depth[given->part - 1].symbols);

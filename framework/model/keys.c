@@ -6,8 +6,6 @@ static const st_param run_params[] = {
     ST_CHOICE(run_keys, precision, "f32", "f64|f32|bf16", ST_PF_FIXED,
               "type of weights and activations; f64 is the reference"),
     ST_STR(run_keys, backend, "auto", 0, "auto, or the name of a backend plugin"),
-    ST_INT(run_keys, threads, "0", 0, 4096, "threads", 0,
-           "threads of the CPU backend; 0 = one per core. Results do not depend on it"),
     ST_BOOL(run_keys, poison, "no", ST_PF_EXPERT,
             "fill step memory with NaN before each use, to find reads of what was not written"),
 };
@@ -89,3 +87,38 @@ int model_bind_keys(st_model *m, st_diags *d)
 
 int model_bind_part(st_model *m, const char *section, part_keys *k, st_diags *d)
 { return BIND(section, part_params, k); }
+
+/* ---- for `strata inspect --spec` ---- */
+
+static const st_param rule_params[] = {
+    {"PATTERN", NULL, "", NULL,
+     "deviation of the normal distribution that weights with such a name are drawn from; with a dot: the whole path "
+     "(layers.*.conv), without: the weight's own name (conv); * and ? stand for any characters; the last match counts",
+     NULL, NULL, 0, 0, ST_P_FLOAT, 0, 0, 0},
+};
+
+#define KEYS(table) (table), ST_COUNT(table)
+int st_model_key_tables(const st_key_table **out)
+{
+    static const st_key_table list[] = {
+        {"run", "The run as a whole.", KEYS(run_params), ST_KIND_BACKEND, NULL},
+        {"stack", "The residual stream and the layers over it. Give pattern, or blocks.", KEYS(stack_params), 0, NULL},
+        {"layer.X", "What the symbol X of a pattern stands for; one section per symbol. Symbols of an encoder's "
+         "pattern are bound in the same way.", NULL, 0, ST_KIND_LAYER, "the plugin that claims X"},
+        {"position", "Position of tokens. Without this section there is none.", NULL, 0, ST_KIND_POSITION, ""},
+        {"encoder", "Pictures to rows of the residual stream. Without this section the model reads text only.", NULL, 0,
+         ST_KIND_ENCODER, ""},
+        {"head.NAME", "A loss. [head.lm] is there also when it is not written.", NULL, 0, ST_KIND_HEAD, "NAME"},
+        {"init", "First values of weights.", KEYS(init_params), 0, NULL},
+        {"init.rules", "Deviations for single weights, one a line.", KEYS(rule_params), 0, NULL},
+        {"batch", "What one packed row can hold, and how many make an optimizer step.", KEYS(batch_params), 0, NULL},
+        {"recompute", "Memory against time: what is computed again in backward instead of being kept.",
+         KEYS(recompute_params), 0, NULL},
+        {"part.NAME", "Weights that are trained together: language, vision, merger; `strata check` lists the parts of "
+         "a model.", KEYS(part_params), 0, NULL},
+        {"optimizer", "The update rule, and which weights decay.", KEYS(decay_params), ST_KIND_OPTIMIZER, "adamw"},
+        {"parallel", "How ranks exchange data.", NULL, 0, ST_KIND_COMM, "self"},
+    };
+    *out = list;
+    return (int)ST_COUNT(list);
+}

@@ -125,4 +125,7 @@ typedef struct st_op_time { const char *name; double seconds, flops, bytes; int6
 int st_model_gemm_rate(st_model *, double seconds, double *rate, st_error *);
 void st_model_profile(st_model *, int on);        /* host clock around every launch                    */
 int st_model_times(const st_model *, const st_op_time **);
+
+/* ---- keys of the spec that this room reads ---- */
+int st_model_key_tables(const st_key_table **); /* -> how many */
 #endif

@@ -222,7 +222,6 @@ int model_add_stack(st_model *m, model_part *owner, const st_stack_def *def, con
     st->rows = def->rows;
     st->kind = def->norm;
     st->eps = def->eps;
-    st->alone = def->alone;
     st->part = def->part;
     st->depth = def->part;
     st->maps = def->maps;

@@ -17,7 +17,7 @@
 #define MODEL_ROTARY_VIEW 1000000 /* table id inside a nested stack with a view of its own */
 
 /* ---- keys of the spec (keys.c) ---- */
-typedef struct run_keys { int32_t precision; const char *backend; int64_t threads; int32_t poison; } run_keys;
+typedef struct run_keys { int32_t precision; const char *backend; int32_t poison; } run_keys;
 typedef struct stack_keys {
     const char *pattern, *linear, *full, *mlp;
     int64_t blocks, cadence, mtp_depths, hidden, vocab;
@@ -63,12 +63,11 @@ typedef struct model_weight {
     st_model_weight pub;           /* must be first: handed out */
     const char *name, *raw;        /* "0.fc", and as declared "{n}.fc"                                       */
     model_part *part;
-    int32_t norm, host;            /* NORM_*: the host's norm in front of a layer; 1: the host's own         */
+    int32_t norm;                  /* NORM_*: the host's norm in front of a layer                            */
     int32_t index;                 /* of "{n}"                                                               */
-    int32_t table;
     st_weight decl;                /* init, a, b, fill                                                       */
     int32_t trains;                /* has a gradient in this run                                             */
-    int32_t group, used;           /* optimizer group, -1; used: some part reads it                          */
+    int32_t group;                 /* of the optimizer; -1: none                                             */
     size_t at, grad_at;            /* bytes into the blocks                                                  */
     size_t state_at[4];
     int32_t per_micro, done;       /* contributions: planned per micro-batch; so far in this step            */
@@ -83,7 +82,7 @@ struct model_stack {
     model_part *owner, **layers; int32_t n;
     char *symbols;
     int64_t hidden, rows;
-    int32_t kind, alone, depth, part, max_segments;
+    int32_t kind, depth, part, max_segments;
     double eps;
     const st_map *maps; int32_t n_maps;
     int32_t first;                 /* lowest layer whose backward is needed; n: none                         */
@@ -92,8 +91,11 @@ struct model_stack {
 };
 
 typedef struct model_table { int32_t head_dim, dim; size_t at; } model_table;             /* rotary */
-typedef struct model_accum { model_part *part; st_accum decl; const char *name; size_t at, total_at;
-                            model_stack *stack; } model_accum;
+typedef struct model_accum {
+    model_part *part; model_stack *stack;
+    st_accum decl; const char *name;
+    size_t at, total_at;
+} model_accum;
 typedef struct model_metric { model_part *part; st_metric decl; const char *shown, *pooled; size_t at; } model_metric;
 
 /* Weights with one update rule lie side by side in every block, so the optimizer sees one flat range per group. */
@@ -266,7 +268,6 @@ st_tensor model_grad_of(st_step *, st_wid, float *beta);
 st_tensor model_cell(const st_model *, size_t at, int64_t n);
 void model_words(const st_model *, const model_part *, char *out, size_t n); /* "layer 3 (G, gated_delta_net)" */
 void model_queues(st_model *);
-void model_count(st_model *, double flops, double bytes);
 
 /* services.c */
 int model_embed(st_step *, int32_t depth, const st_tensor *out);
