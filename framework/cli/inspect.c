@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/inspect.c - `strata inspect`: one plugin, as the plugin itself tells. */
+/* cli/inspect.c - `strata inspect`: one plugin, as the plugin itself tells, or the sections that the host reads. */
 #include "config.h"
 #include "cli/inspect.h"
 #include "cli/commands.h"
@@ -8,19 +8,23 @@
 static const char usage[] =
     "usage: strata inspect NAME|FILE.so [OPTION...]\n"
     "       strata inspect --symbol G [OPTION...]\n"
+    "       strata inspect --spec [OPTION...]\n"
     "\n"
     "Opens a plugin and prints its descriptor, capabilities and parameters: what its section of a spec may hold.\n"
+    "With --spec, prints all other keys of a spec: those that strata itself reads.\n"
     "\n"
     "options:\n"
     "      --symbol SYMBOL             the layer that claims this pattern symbol\n"
+    "      --spec                      the sections and keys that strata itself reads\n"
     "      --kind KIND                 of plugins with the same name, the one of this kind\n"
     "      --format text|json|md       form of the output; text if not given\n" CLI_HELP_OPTIONS;
 
-enum { OPT_SYMBOL = CLI_OPT_OWN, OPT_KIND, OPT_FORMAT };
+enum { OPT_SYMBOL = CLI_OPT_OWN, OPT_SPEC, OPT_KIND, OPT_FORMAT };
 enum { TEXT, JSON, MARKDOWN, FORMATS };
 typedef struct asked {
     const char *name, *symbol;
     int kind, format;
+    bool spec;
 } asked;
 
 static bool is_file(const char *name)
@@ -101,11 +105,21 @@ static int inspect(st_cli *cli, const asked *a)
     return code;
 }
 
+static int inspect_spec(st_cli *cli, const asked *a)
+{
+    switch (a->format) {
+    case JSON: return cli_exit_code(inspect_spec_json(cli->out));
+    case MARKDOWN: inspect_spec_markdown(cli->out); return CLI_OK;
+    default: inspect_spec_text(cli->out); return CLI_OK;
+    }
+}
+
 static int read_options(st_cli *cli, int argc, char **argv, asked *a)
 {
     static const char *const formats[FORMATS] = {"text", "json", "md"};
     static const struct option options[] = {CLI_OPTIONS,
                                             {"symbol", required_argument, NULL, OPT_SYMBOL},
+                                            {"spec", no_argument, NULL, OPT_SPEC},
                                             {"kind", required_argument, NULL, OPT_KIND},
                                             {"format", required_argument, NULL, OPT_FORMAT},
                                             {NULL, 0, NULL, 0}};
@@ -115,6 +129,8 @@ static int read_options(st_cli *cli, int argc, char **argv, asked *a)
         if (option == OPT_SYMBOL) {
             if (!optarg[0] || optarg[1]) return cli_usage_error(cli, argv, "'%s' is not one character", optarg);
             a->symbol = optarg;
+        } else if (option == OPT_SPEC) {
+            a->spec = true;
         } else if (option == OPT_KIND) {
             if (!(a->kind = st_kind_of(optarg)))
                 return cli_usage_error(cli, argv, "there is no kind '%s' of plugin", optarg);
@@ -128,7 +144,8 @@ static int read_options(st_cli *cli, int argc, char **argv, asked *a)
     }
     if (optind < argc) a->name = argv[optind++];
     if (optind < argc) return cli_usage_error(cli, argv, "one plugin at a time, '%s' is too much", argv[optind]);
-    if (!a->name == !a->symbol) return cli_usage_error(cli, argv, "it takes a plugin's name or file, or --symbol");
+    if ((a->name != NULL) + (a->symbol != NULL) + a->spec != 1)
+        return cli_usage_error(cli, argv, "it takes a plugin's name or file, or --symbol, or --spec");
     return -1;
 }
 
@@ -136,5 +153,6 @@ int cli_inspect(st_cli *cli, int argc, char **argv)
 {
     asked a = {0};
     int code = read_options(cli, argc, argv, &a);
-    return code >= 0 ? code : inspect(cli, &a);
+    if (code >= 0) return code;
+    return a.spec ? inspect_spec(cli, &a) : inspect(cli, &a);
 }

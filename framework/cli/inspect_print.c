@@ -2,7 +2,6 @@
 /* cli/inspect_print.c - a plugin as text, Markdown and JSON, all from its descriptor. */
 #include "config.h"
 #include "cli/inspect.h"
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +54,7 @@ static const char *shown(const st_buf *b) { return b->n ? b->data : ""; }
 
 /* ---- text ---- */
 
-static void wrapped(const char *text, int indent, FILE *to) /* lines of at most 100 columns */
+void inspect_wrapped(const char *text, int indent, FILE *to) /* lines of at most 100 columns */
 {
     int column = indent;
 
@@ -77,7 +76,7 @@ static void wrapped(const char *text, int indent, FILE *to) /* lines of at most 
     fputc('\n', to);
 }
 
-static void text_param(const st_param *p, FILE *to)
+void inspect_param_text(const st_param *p, FILE *to)
 {
     st_buf range = {0}, def = {0};
 
@@ -85,7 +84,7 @@ static void text_param(const st_param *p, FILE *to)
     default_text(p, &def);
     fprintf(to, "  %-18s %s; %s%s%s%s\n", p->key, types[p->type], shown(&def), range.n ? "; " : "", shown(&range),
             p->flags & ST_PF_FIXED ? "; fixed by a checkpoint" : "");
-    wrapped(p->help, 21, to);
+    inspect_wrapped(p->help, 21, to);
     if (p->alias) fprintf(to, "%21sformerly %s\n", "", p->alias);
     st_buf_free(&range);
     st_buf_free(&def);
@@ -117,10 +116,10 @@ void inspect_text(const st_inspected *i, FILE *to)
     if (p->needs) fprintf(to, "  needs         %s, of the position plugin\n", need.data);
     if (*p->description) {
         fputc('\n', to);
-        wrapped(p->description, 2, to);
+        inspect_wrapped(p->description, 2, to);
     }
     fprintf(to, "\n%s\n", p->n_params ? "parameters:" : "no parameters");
-    for (uint32_t k = 0; k < p->n_params; k++) text_param(&p->params[k], to);
+    for (uint32_t k = 0; k < p->n_params; k++) inspect_param_text(&p->params[k], to);
     st_buf_free(&have);
     st_buf_free(&need);
 }
@@ -137,6 +136,42 @@ static void cell(const char *text, FILE *to) /* a bar would end the cell */
     fputs(" |", to);
 }
 
+/* A value in the letters that a spec would have; words about values are plain. */
+static void default_cell(const st_param *p, FILE *to)
+{
+    st_buf def = {0}, code = {0};
+
+    default_text(p, &def);
+    if (p->def && !(p->flags & (ST_PF_OBSOLETE | ST_PF_REQUIRED))) {
+        size_t value = *p->def ? strlen(p->def) : 2;
+        st_buf_printf(&code, "`%.*s`%s", (int)value, def.data, def.data + value);
+    }
+    cell(code.n ? code.data : shown(&def), to);
+    st_buf_free(&def);
+    st_buf_free(&code);
+}
+
+void inspect_markdown_head(FILE *to)
+{
+    fputs("\n| key | type | default | range, unit | meaning |\n|---|---|---|---|---|\n", to);
+}
+
+void inspect_param_markdown(const st_param *p, FILE *to)
+{
+    st_buf range = {0}, meaning = {0};
+
+    range_text(p, &range);
+    st_buf_printf(&meaning, "%s%s", p->help, p->flags & ST_PF_FIXED ? " (fixed by a checkpoint)" : "");
+    fprintf(to, "| `%s` |", p->key);
+    cell(types[p->type], to);
+    default_cell(p, to);
+    cell(shown(&range), to);
+    cell(shown(&meaning), to);
+    fputc('\n', to);
+    st_buf_free(&range);
+    st_buf_free(&meaning);
+}
+
 void inspect_markdown(const st_inspected *i, FILE *to)
 {
     const st_plugin *p = i->plugin;
@@ -147,21 +182,8 @@ void inspect_markdown(const st_inspected *i, FILE *to)
     if (i->manifest && i->manifest->symbol) fprintf(to, "Pattern symbol `%c`.\n", i->manifest->symbol);
     if (*p->description) fprintf(to, "\n%s\n", p->description);
     fprintf(to, "\nCapabilities: %s.\n", have.data);
-    if (p->n_params) fputs("\n| key | type | default | range | meaning |\n|---|---|---|---|---|\n", to);
-    for (uint32_t k = 0; k < p->n_params; k++) {
-        const st_param *q = &p->params[k];
-        st_buf range = {0}, def = {0};
-        range_text(q, &range);
-        default_text(q, &def);
-        fprintf(to, "| `%s` |", q->key);
-        cell(types[q->type], to);
-        cell(shown(&def), to);
-        cell(shown(&range), to);
-        cell(q->help, to);
-        fputc('\n', to);
-        st_buf_free(&range);
-        st_buf_free(&def);
-    }
+    if (p->n_params) inspect_markdown_head(to);
+    for (uint32_t k = 0; k < p->n_params; k++) inspect_param_markdown(&p->params[k], to);
     st_buf_free(&have);
 }
 
@@ -186,7 +208,7 @@ static json_t *json_choices(const char *choices)
     return list;
 }
 
-static json_t *json_param(const st_param *p)
+json_t *inspect_param_json(const st_param *p)
 {
     json_t *o = json_pack("{s:s, s:s, s:s?, s:s, s:s}", "key", p->key, "type", types[p->type], "default", p->def,
                           "unit", p->unit ? p->unit : "", "help", p->help);
@@ -227,7 +249,7 @@ int inspect_json(const st_inspected *i, FILE *to)
     if (i->manifest) json_manifest(o, i->manifest);
     json_object_set_new(o, "capabilities", json_caps(p->caps));
     json_object_set_new(o, "needs", json_caps(p->needs));
-    for (uint32_t k = 0; k < p->n_params; k++) json_array_append_new(params, json_param(&p->params[k]));
+    for (uint32_t k = 0; k < p->n_params; k++) json_array_append_new(params, inspect_param_json(&p->params[k]));
     json_object_set_new(o, "parameters", params);
     char *text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
     json_decref(o);

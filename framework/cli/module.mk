@@ -8,6 +8,7 @@ strata_SOURCES = \
   framework/cli/inspect.c \
   framework/cli/inspect.h \
   framework/cli/inspect_print.c \
+  framework/cli/inspect_spec.c \
   framework/cli/main.c \
   framework/cli/parity.c \
   framework/cli/plugins.c \

@@ -22,6 +22,17 @@ static const st_param params[] = {
 
 /* ---- [chat] ---- */
 
+int st_chat_key_tables(const st_key_table **out)
+{
+    static const st_key_table list[] = {
+        {"chat",
+         "How turns of a chat become one text. In these values \\n, \\t, \\r, \\s (a blank) and \\\\ stand for characters.",
+         params, ST_COUNT(params), 0, NULL},
+    };
+    *out = list;
+    return (int)ST_COUNT(list);
+}
+
 /* \n \t \r \s \\ -> characters. NULL and the column of the fault when it is none of these. */
 static const char *unescape(st_arena *a, const char *text, int *column)
 {

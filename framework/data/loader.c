@@ -37,6 +37,19 @@ static const st_param split_params[] = {
     ST_INT(split_keys, limit, "0", 0, 1e15, "records", 0, "only the first so many; 0: all"),
 };
 
+#define KEYS(table) (table), ST_COUNT(table)
+int st_data_key_tables(const st_key_table **out)
+{
+    static const st_key_table list[] = {
+        {"tokenizer", "Text to token ids.", KEYS(tokenizer_params), 0, NULL},
+        {"data", "From records to packed rows.", KEYS(data_params), 0, NULL},
+        {"dataset.NAME", "Where samples come from: [dataset.train] must be there, [dataset.valid] may.", KEYS(split_params),
+         ST_KIND_DATASET, ""},
+    };
+    *out = list;
+    return (int)ST_COUNT(list);
+}
+
 #define BIND(l, section, table, keys, d) bind((l), section, table, ST_COUNT(table), keys, d)
 static int bind(st_loader *l, const char *section, const st_param *params, uint32_t n, void *keys, st_diags *d)
 {

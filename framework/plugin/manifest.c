@@ -41,34 +41,49 @@ static int bind(st_spec *spec, const char *section, const st_param *params, uint
     return st_spec_bind(spec, section, &table, into, NULL, diags);
 }
 
-static bool is_name(const char *s)
+int st_manifest_key_tables(const st_key_table **out)
 {
-    if (!islower((unsigned char)*s)) return false;
-    while (islower((unsigned char)*s) || isdigit((unsigned char)*s) || *s == '_') s++;
-    return !*s;
+    static const st_key_table list[] = {
+        {"manifest", "Which form the file has; the newest is 1.", manifest_params, ST_COUNT(manifest_params), 0, NULL},
+        {"plugin", "What is promised of the module; the module must say the same of itself.", plugin_params,
+         ST_COUNT(plugin_params), 0, NULL},
+        {"backend.NAME", "Plugins with kernels of their own: where they are for the backend NAME.", kernel_params,
+         ST_COUNT(kernel_params), 0, NULL},
+    };
+    *out = list;
+    return (int)ST_COUNT(list);
+}
+
+const char *st_plugin_name_refused(const char *name)
+{
+    const char *s = name;
+
+    if (islower((unsigned char)*s))
+        while (islower((unsigned char)*s) || isdigit((unsigned char)*s) || *s == '_') s++;
+    return s > name && !*s ? NULL : "a name is a lower-case letter, then lower-case letters, digits and _";
 }
 
 /* A symbol must be writable in a pattern and as the name of a section. */
-static bool is_symbol(const char *s)
+const char *st_symbol_refused(const char *s)
 {
-    return s[0] && !s[1] && (unsigned char)s[0] > ' ' && (unsigned char)s[0] < 127 && !isdigit((unsigned char)s[0]) &&
-           !strchr("/|()[]#;=,\"'\\", s[0]);
+    bool good = s[0] && !s[1] && (unsigned char)s[0] > ' ' && (unsigned char)s[0] < 127 &&
+                !isdigit((unsigned char)s[0]) && !strchr("/|()[]#;:=,\"'\\", s[0]);
+    return good ? NULL
+                : "one visible ASCII character that is no digit, bracket, quote, comma, '/', '|', '#', ';', ':' or '='";
 }
 
 static int check_plugin(const st_spec *spec, struct plugin_keys *k, st_diags *diags)
 {
     int rc = ST_OK;
 
-    if (!is_name(k->name))
-        rc = st_spec_fail(spec, diags, st_spec_get(spec, "plugin", "name"),
-                          "a name is a letter, then letters, digits and _", "'%s' is not a plugin name", k->name);
+    if (st_plugin_name_refused(k->name))
+        rc = st_spec_fail(spec, diags, st_spec_get(spec, "plugin", "name"), st_plugin_name_refused(k->name),
+                          "'%s' is not a plugin name", k->name);
     if (!*k->module)
         rc = st_spec_fail(spec, diags, st_spec_get(spec, "plugin", "module"), NULL, "the module has no name");
-    if (k->symbol && !is_symbol(k->symbol))
-        rc = st_spec_fail(
-            spec, diags, st_spec_get(spec, "plugin", "symbol"),
-            "one visible ASCII character that is no digit, bracket, quote, comma, '/', '|', '#', ';' or '='",
-            "'%s' cannot be a pattern symbol", k->symbol);
+    if (k->symbol && st_symbol_refused(k->symbol))
+        rc = st_spec_fail(spec, diags, st_spec_get(spec, "plugin", "symbol"), st_symbol_refused(k->symbol),
+                          "'%s' cannot be a pattern symbol", k->symbol);
     if (k->symbol && k->kind + 1 != ST_KIND_LAYER)
         rc = st_spec_fail(spec, diags, st_spec_get(spec, "plugin", "symbol"), NULL,
                           "only layers have symbols, this is a %s", st_kind_name(k->kind + 1));

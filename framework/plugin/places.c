@@ -37,5 +37,8 @@ int st_places_find(st_arena *arena, st_places *out, st_error *e)
     out->registry = st_arena_strdup(arena, out->uninstalled ? ST_SOURCE_DIR "/registry" : ST_REGISTRY_DIR);
     out->modules = st_arena_strdup(arena, out->uninstalled ? ST_BUILD_DIR "/plugins/.libs" : ST_PLUGINS_DIR);
     out->specs = st_arena_strdup(arena, out->uninstalled ? ST_SOURCE_DIR "/specs" : ST_DATA_DIR "/specs");
-    return out->registry && out->modules && out->specs ? ST_OK : st_fail(e, ST_E_NOMEM, "no memory for paths");
+    out->templates = st_arena_strdup(arena, out->uninstalled ? ST_SOURCE_DIR "/templates" : ST_DATA_DIR "/template");
+    return out->registry && out->modules && out->specs && out->templates
+               ? ST_OK
+               : st_fail(e, ST_E_NOMEM, "no memory for paths");
 }

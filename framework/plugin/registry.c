@@ -271,6 +271,16 @@ int st_registry_open_for(const st_base *base, const char *const *given, int32_t 
     return rc;
 }
 
+int st_plugin_key_tables(const st_key_table **out)
+{
+    static const st_key_table list[] = {
+        {"plugins", "Where this spec's plugins are, searched before the other places.", plugins_params,
+         ST_COUNT(plugins_params), 0, NULL},
+    };
+    *out = list;
+    return (int)ST_COUNT(list);
+}
+
 /* ---- asking ---- */
 
 int st_registry_list(const st_registry *r, const st_manifest *const **list)

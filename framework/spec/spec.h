@@ -63,6 +63,16 @@ int st_spec_defaults(const st_spec *, const st_value **);
 /* The text form of the field of a bound instance, for --explain, inspect and checkpoints. */
 int st_param_text(const st_param *, const void *instance, st_buf *);
 
+/* Keys that the host itself reads, for `strata inspect --spec`: each room hands out a list of these. Entries of one
+ * section, also of different rooms, belong together; the first tells its purpose. */
+typedef struct st_key_table {
+    const char *section, *purpose; /* "part.NAME"; one or more whole sentences, or NULL                             */
+    const st_param *params;
+    uint32_t n;
+    int32_t kind;       /* ST_KIND_* of the plugin whose keys stand here as well; 0: none                           */
+    const char *plugin; /* default of the key `plugin`, "": it must be given; NULL: the section has no such key     */
+} st_key_table;
+
 /* ---- pattern grammar (pattern.c) ----
  * pattern := main { '/' depth }; main and depth are symbols; '|' in main begins a new pipeline segment. Symbols come
  * from the registry; '/', '|', '(' and ')' can be none. Columns are 1-based bytes of the text. */

@@ -78,3 +78,19 @@ int st_train_config_bind(st_spec *spec, st_train_config *c, st_diags *d)
                             "from and from_hf are both given");
     return ST_OK;
 }
+
+#define KEYS(table) (table), ST_COUNT(table)
+int st_train_key_tables(const st_key_table **out)
+{
+    static const st_key_table list[] = {
+        {"run", NULL, KEYS(run_params), 0, NULL},
+        {"batch", NULL, KEYS(batch_params), 0, NULL},
+        {"optimizer", NULL, KEYS(clip_params), 0, NULL},
+        {"schedule", "Learning rate over the steps.", KEYS(schedule_params), 0, NULL},
+        {"eval", "Evaluation on [dataset.valid].", KEYS(eval_params), 0, NULL},
+        {"checkpoint", "Checkpoints of this run, and weights to start from.", KEYS(checkpoint_params), 0, NULL},
+        {"log", "What goes to metrics.jsonl.", KEYS(log_params), 0, NULL},
+    };
+    *out = list;
+    return (int)ST_COUNT(list);
+}

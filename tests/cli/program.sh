@@ -41,7 +41,11 @@ must 'without a word on the error output' silent "$strata" inspect mrope
 must 'by file' exits 0 'a group of one rank' "$strata" inspect "$ST_BUILDDIR/plugins/.libs/self.so"
 must 'by symbol' exits 0 'symbol -' "$strata" inspect --symbol=-
 must 'as JSON' exits 0 '"key": "base"' "$strata" inspect mrope --format=json
-must 'as Markdown' exits 0 '| `base` | number | 1e7 |' "$strata" inspect mrope --format md
+must 'as Markdown' exits 0 '| `base` | number | `1e7` |' "$strata" inspect mrope --format md
+must 'the host shows its own keys' exits 0 'peak learning rate' "$strata" inspect --spec
+must 'as Markdown' exits 0 '| `plugin` | text | adamw |' "$strata" inspect --spec --format=md
+must 'as JSON' exits 0 '"section": "dataset.NAME"' "$strata" inspect --spec --format=json
+must 'with a plugin that is wrong usage' exits 2 'or --spec' "$strata" inspect mrope --spec
 must 'an unknown name gives the nearest' exits 1 'did you mean mrope?' "$strata" inspect mropee
 must 'an unknown symbol lists the known' exits 1 '- swiglu' "$strata" inspect --symbol '?'
 must 'a missing file is refused' exits 1 'does not exist' "$strata" inspect ./nothing.so
