@@ -5,6 +5,14 @@ dist_doc_DATA += \
   NEWS \
   LICENSE \
   docs/DECISIONS.md
-dist_doc_DATA += docs/spec-syntax.md docs/data.md
+dist_doc_DATA += docs/spec-syntax.md docs/data.md docs/reference.md
 dist_man1_MANS += docs/strata.1
 EXTRA_DIST += .clang-format tools/debian-packages.txt tools/readme-command.sh tools/prove-fresh-debian.sh
+EXTRA_DIST += tools/make-reference.sh
+
+# docs/reference.md is kept in the repository; tests/build/reference.sh fails when it is stale.
+reference: strata$(EXEEXT) $(plugins_LTLIBRARIES)
+	STRATA_PLUGIN_PATH_ONLY='$(abs_top_srcdir)/registry:$(abs_top_builddir)/plugins/.libs' \
+	  $(SHELL) $(srcdir)/tools/make-reference.sh ./strata$(EXEEXT) $(srcdir)/registry > reference.tmp
+	mv reference.tmp $(srcdir)/docs/reference.md
+.PHONY: reference

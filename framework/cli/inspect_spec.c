@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/inspect_spec.c - `strata inspect --spec`: every section that the host reads, from the tables that read them. Keys of
- * plugins stand with the plugins. */
+/* cli/inspect_spec.c - `strata inspect --spec`: every section that the host reads, from the tables that read them.
+ * Keys of plugins stand with the plugins. */
 #include "config.h"
 #include "cli/inspect.h"
 #include "data/chat.h"

@@ -26,7 +26,8 @@ int st_chat_key_tables(const st_key_table **out)
 {
     static const st_key_table list[] = {
         {"chat",
-         "How turns of a chat become one text. In these values \\n, \\t, \\r, \\s (a blank) and \\\\ stand for characters.",
+         "How turns of a chat become one text. In these values \\n, \\t, \\r, \\s (a blank) and \\\\ stand for "
+         "characters.",
          params, ST_COUNT(params), 0, NULL},
     };
     *out = list;

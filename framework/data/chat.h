@@ -26,7 +26,7 @@ typedef struct st_chat {
 
 /* Binds [chat]; every <|name|> in its texts must be a token. */
 int st_chat_bind(st_spec *, const st_tokenizer *, st_chat *, st_diags *);
-int st_chat_key_tables(const st_key_table **); /* its keys, for `strata inspect --spec`; -> how many */
+int st_chat_key_tables(const st_key_table **); /* its keys; -> how many */
 int32_t st_chat_end_of_turn(const st_chat *, const st_tokenizer *); /* first token of assistant_end; -1: none */
 
 /* What lays out media: an encoder, and the measured items of the sample in order. */

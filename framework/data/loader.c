@@ -43,8 +43,8 @@ int st_data_key_tables(const st_key_table **out)
     static const st_key_table list[] = {
         {"tokenizer", "Text to token ids.", KEYS(tokenizer_params), 0, NULL},
         {"data", "From records to packed rows.", KEYS(data_params), 0, NULL},
-        {"dataset.NAME", "Where samples come from: [dataset.train] must be there, [dataset.valid] may.", KEYS(split_params),
-         ST_KIND_DATASET, ""},
+        {"dataset.NAME", "Where samples come from: [dataset.train] must be there, [dataset.valid] may.",
+         KEYS(split_params), ST_KIND_DATASET, ""},
     };
     *out = list;
     return (int)ST_COUNT(list);

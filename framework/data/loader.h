@@ -15,7 +15,8 @@ typedef struct st_data_context {   /* what all loaders of a run share           
     uint64_t seed;
 } st_data_context;
 typedef struct st_loader st_loader;
-int st_data_key_tables(const st_key_table **); /* the keys that this room reads, for `strata inspect --spec`; -> how many */
+/* The keys that this room reads, for `strata inspect --spec`; -> how many. */
+int st_data_key_tables(const st_key_table **);
 /* section: "dataset.train" or "dataset.valid". Binds it, [tokenizer], [chat], [data]; checks all first. */
 int st_loader_open(const st_data_context *, const char *section, int shuffle, st_loader **, st_diags *);
 void st_loader_close(st_loader *);

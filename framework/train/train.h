@@ -24,7 +24,7 @@ typedef struct st_train_config {
     st_log_keys log;
 } st_train_config;
 int st_train_config_bind(st_spec *, st_train_config *, st_diags *);
-int st_train_key_tables(const st_key_table **); /* these keys, for `strata inspect --spec`; -> how many */
+int st_train_key_tables(const st_key_table **); /* these keys; -> how many */
 
 /* ---- schedule (schedule.c) ---- */
 /* Learning rate of a step counted from 1. Warm-up rises linearly and reaches lr at step `warmup`: step 1 trains at lr / warmup. */

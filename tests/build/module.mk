@@ -4,7 +4,8 @@ build_tests = \
   tests/build/exports.sh \
   tests/build/includes.sh \
   tests/build/no_cuda.sh \
-  tests/build/manual.sh
+  tests/build/manual.sh \
+  tests/build/reference.sh
 TESTS += $(build_tests)
 EXTRA_DIST += $(build_tests) tests/build/tap.sh
 
