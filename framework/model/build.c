@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model/build.c - a spec becomes a model: plugins bound, everything declared, capacities known. Opens no device. */
 #include "model/private.h"
+#include <stdlib.h>
 #include <string.h>
 
 static int keep_first(int first, int rc) { return first != ST_OK ? first : rc; }
@@ -96,16 +97,19 @@ static int bind_encoder(st_model *m, st_diags *d)
     return model_configure(m, m->encoder_part, m->encoder_ops.configure, d);
 }
 
-/* Sections [head.NAME] in order; a language-model head stands first unless one is written. */
+static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+/* A language-model head stands first, written or not; then the sections [head.NAME] by name, so that a stored spec,
+ * whose sections are sorted, gives the same sums in the same order. */
 static int list_heads(const st_model *m, const char **section)
 {
     const char *const *names;
-    int n = st_spec_sections(m->spec, &names), k = 0, lm = 0;
+    int n = st_spec_sections(m->spec, &names), k = 0;
 
-    for (int i = 0; i < n; i++) lm |= !strcmp(names[i], "head.lm");
-    if (!lm) section[k++] = "head.lm";
+    section[k++] = "head.lm";
     for (int i = 0; i < n && k < 16; i++)
-        if (!strncmp(names[i], "head.", 5)) section[k++] = names[i];
+        if (!strncmp(names[i], "head.", 5) && strcmp(names[i], "head.lm")) section[k++] = names[i];
+    qsort(section + 1, (size_t)k - 1, sizeof *section, by_name);
     return k;
 }
 
@@ -115,6 +119,7 @@ static int bind_head(st_model *m, const char *section, st_diags *d)
     const char *name = st_spec_get(m->spec, section, "plugin") ? NULL : section + 5;
     model_part *p;
 
+    if (name) st_spec_take(m->spec, section, "plugin", name, NULL);
     ST_TRY(st_instance_create(m->registry, m->spec, ST_KIND_HEAD, name, section, &m->heads[i], d));
     st_ops_copy(m->heads[i].plugin, &m->head_ops[i], sizeof m->head_ops[i]);
     p = m->head_parts[i] = model_add_part(m, ST_KIND_HEAD, section, section, &m->heads[i], m->heads[i].self);
@@ -143,6 +148,7 @@ static int bind_optimizer(st_model *m, st_diags *d)
     const char *name = st_spec_get(m->spec, "optimizer", "plugin") ? NULL : "adamw";
 
     if (!m->train && !st_spec_has(m->spec, "optimizer")) return ST_OK;
+    if (name) st_spec_take(m->spec, "optimizer", "plugin", name, NULL);
     ST_TRY(st_instance_create(m->registry, m->spec, ST_KIND_OPTIMIZER, name, "optimizer", &m->optimizer, d));
     st_ops_copy(m->optimizer.plugin, &m->optimizer_ops, sizeof m->optimizer_ops);
     if (m->optimizer_ops.n_hyper < 0 || m->optimizer_ops.n_hyper > 64)

@@ -58,6 +58,7 @@ st_instance *model_symbol(st_model *m, char symbol, st_diags *d)
             return NULL;
         }
         name = claims->name;
+        st_spec_take(m->spec, section, "plugin", name, NULL);
     }
     in = ST_NEW(m->arena, st_instance);
     if (!in || st_instance_create(m->registry, m->spec, ST_KIND_LAYER, name, section, in, d) != ST_OK) {

@@ -247,6 +247,7 @@ static int spec_directories(st_spec *spec, const char ***dirs, int32_t *n, st_di
     ST_TRY(st_spec_bind(spec, "plugins", &table, &keys, NULL, diags));
     const st_value *v = st_spec_get(spec, "plugins", "path");
     char *text = v ? st_arena_strdup(st_spec_arena(spec), v->text) : NULL;
+    if (v) st_spec_mark_paths(spec, v);
     for (char *dir = text ? strtok_r(text, ":", &rest) : NULL; dir; dir = strtok_r(NULL, ":", &rest)) {
         const char **at = st_grow(dirs, n, sizeof *at);
         if (!at || !(*at = st_path_join(st_spec_arena(spec), st_spec_dir_of(v), dir)))

@@ -90,8 +90,8 @@ static void set_from_default(binding *b, const st_param *p)
         return;
     }
     if (!text || (p->flags & ST_PF_OBSOLETE)) return;
-    st_spec_take(b->spec, b->section, p->key, text, NULL);
     if (p->type == ST_P_PATH && text[0]) text = st_path_join(st_spec_arena(b->spec), st_spec_dir(b->spec), text);
+    if (text) st_spec_take(b->spec, b->section, p->key, text, NULL);
     if (!text) owner_bug(b, p, "no memory for its default");
     else if (!st_param_set(p, text, b->instance, why, hint)) owner_bug(b, p, "its default does not pass its own rules");
 }
@@ -111,6 +111,7 @@ int st_spec_bind(st_spec *spec, const char *section, const st_table *table, void
             owner_bug(&b, &p, misfit);
             continue;
         }
+        st_spec_note_param(spec, section, &p);
         st_param_unset(&p, instance);
         const st_value *v = value_for(&b, &p);
         if (v) set_from_value(&b, &p, v);

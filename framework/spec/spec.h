@@ -30,10 +30,27 @@ bool st_spec_has(const st_spec *, const char *section);
 int st_spec_put(st_spec *, const char *section, const char *key, const char *text, int origin, const st_value *like);
 char *st_spec_file_of(st_spec *, const st_value *, st_arena *); /* a path value, relative to where it was written */
 const char *st_spec_dir_of(const st_value *);                   /* that folder, for values that list several paths */
-/* The resolved spec as INI, sections and keys sorted; values bound as ST_P_PATH are written absolute. The hash is of
- * the values as they were written, so that a moved folder keeps it. */
+/* A reader took `text` for a key that the section does not hold, such as the plugin that a symbol stands for: it
+ * belongs to the resolved spec. from: the value of [stack] that was inherited, NULL: a default. */
+void st_spec_take(st_spec *, const char *section, const char *key, const char *text, const st_value *from);
+void st_spec_mark_paths(st_spec *, const st_value *); /* the value lists paths, separated by colons */
+
+/* The resolved spec as INI: all values, defaults that were taken included, so that a later default cannot change it;
+ * sections and keys sorted, keys by their present names, paths absolute. Keys marked ST_PF_LOCAL are left out. The
+ * hash is of the same values, but of paths as they were written, so that a moved folder keeps it. */
 void st_spec_write(const st_spec *, st_buf *);
 uint64_t st_spec_hash(const st_spec *);
+
+/* What a bound spec says otherwise than `then`, a stored one: by value, not by spelling; a key that `then` lacks had
+ * its default. Paths and keys marked ST_PF_LOCAL are not compared. */
+typedef struct st_difference {
+    const char *section, *key;
+    const char *before, *now; /* NULL: not set                                                     */
+    const st_value *at;       /* where the value of now stands; NULL: nowhere                      */
+    int32_t fixed;            /* ST_PF_FIXED, or the plugin of a section that is no data set       */
+} st_difference;
+typedef int (*st_difference_fn)(void *ctx, const st_difference *); /* not ST_OK ends it and is returned */
+int st_spec_compare(const st_spec *now, const st_spec *then, st_difference_fn, void *ctx);
 
 /* One mistake at a value: file:line:column, the line, a caret. v NULL: the file as a whole. */
 int st_spec_fail(const st_spec *, st_diags *, const st_value *v, const char *hint, const char *fmt, ...)

@@ -273,84 +273,50 @@ void st_spec_take(st_spec *s, const char *section, const char *key, const char *
     else s->failed = 1;
 }
 
+void st_spec_mark_paths(st_spec *s, const st_value *v)
+{
+    (void)s;
+    ((st_entry *)v)->is_path = 2;
+}
+
+void st_spec_note_param(st_spec *s, const char *section, const st_param *p)
+{
+    if (st_spec_param(s, section, p->key)) return;
+    if (s->n_bound == s->cap_bound) {
+        int32_t cap = s->cap_bound ? 2 * s->cap_bound : 64;
+        st_bound *grown = ST_NEW_N(s->arena, st_bound, cap);
+        if (grown && s->n_bound) memcpy(grown, s->bound, sizeof *grown * (size_t)s->n_bound);
+        if (!grown) s->failed = 1;
+        if (!grown) return;
+        s->bound = grown;
+        s->cap_bound = cap;
+    }
+    const char *copy = st_arena_strdup(s->arena, section);
+    if (copy) s->bound[s->n_bound++] = (st_bound){copy, *p};
+    else s->failed = 1;
+}
+
+const st_param *st_spec_param(const st_spec *s, const char *section, const char *key)
+{
+    for (int i = 0; i < s->n_bound; i++) {
+        const st_param *p = &s->bound[i].param;
+        if (strcmp(s->bound[i].section, section)) continue;
+        if (!strcmp(p->key, key) || (p->alias && !strcmp(p->alias, key))) return p;
+    }
+    return NULL;
+}
+
+const st_value *st_spec_current(const st_spec *s, const char *section, const st_param *p)
+{
+    const st_entry *e = st_spec_find(s, section, p->key);
+    if (!e && p->alias) e = st_spec_find(s, section, p->alias);
+    for (int i = 0; !e && i < s->n_taken; i++)
+        if (!strcmp(s->taken[i].key, p->key) && !strcmp(s->taken[i].section, section)) return &s->taken[i];
+    return e ? &e->v : NULL;
+}
+
 int st_spec_defaults(const st_spec *s, const st_value **list)
 {
     *list = s->taken;
     return s->n_taken;
-}
-
-/* ---- the resolved spec as text ---- */
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp((*(const st_section *const *)a)->name, (*(const st_section *const *)b)->name);
-}
-
-static int by_key(const void *a, const void *b)
-{
-    return strcmp((*(const st_value *const *)a)->key, (*(const st_value *const *)b)->key);
-}
-
-static void put_path(st_buf *b, const st_entry *e)
-{
-    char *dir = e->v.text[0] && e->v.text[0] != '/' ? realpath(e->dir, NULL) : NULL;
-    st_buf whole = {0};
-    if (dir) st_buf_printf(&whole, "%s/", dir);
-    st_buf_puts(&whole, e->v.text);
-    if (whole.failed) b->failed = 1;
-    else st_ini_put_value(b, whole.data);
-    st_buf_free(&whole);
-    free(dir);
-}
-
-/* hash of all when `to` is NULL, else the text */
-static uint64_t walk_section(const st_section *x, st_buf *to, uint64_t h, bool *failed)
-{
-    size_t n = (size_t)x->n_values;
-    const st_value **v = malloc(sizeof *v * (n + 1));
-    if (!v) {
-        *failed = true;
-        return h;
-    }
-    if (n) memcpy(v, x->value, sizeof *v * n);
-    qsort(v, n, sizeof *v, by_key);
-    h = st_hash64(x->name, strlen(x->name) + 1, h);
-    if (to) st_buf_printf(to, "%s[%s]\n", to->n ? "\n" : "", x->name);
-    for (size_t i = 0; i < n; i++) {
-        const st_entry *e = (const st_entry *)v[i];
-        h = st_hash64(v[i]->key, strlen(v[i]->key) + 1, h);
-        h = st_hash64(v[i]->text, strlen(v[i]->text) + 1, h);
-        if (!to) continue;
-        st_buf_printf(to, "%s = ", v[i]->key);
-        if (e->is_path) put_path(to, e);
-        else st_ini_put_value(to, v[i]->text);
-        st_buf_puts(to, "\n");
-    }
-    free(v);
-    return h;
-}
-
-static uint64_t walk(const st_spec *s, st_buf *to)
-{
-    uint64_t h = 0;
-    size_t n = 0;
-    bool failed = false;
-    const st_section **x = malloc(sizeof *x * ((size_t)s->n_sections + 1));
-    for (int i = 0; x && i < s->n_sections; i++)
-        if (s->section[i]->present) x[n++] = s->section[i];
-    if (x) qsort(x, n, sizeof *x, by_name);
-    for (size_t i = 0; x && i < n; i++) h = walk_section(x[i], to, h, &failed);
-    if (to && (!x || failed)) to->failed = 1;
-    free(x);
-    return h;
-}
-
-void st_spec_write(const st_spec *s, st_buf *to)
-{
-    walk(s, to);
-}
-
-uint64_t st_spec_hash(const st_spec *s)
-{
-    return walk(s, NULL);
 }

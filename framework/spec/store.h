@@ -9,8 +9,13 @@ typedef struct st_entry {
     const char *dir; /* relative paths in the value start here */
     int32_t key_column;
     int32_t unit;    /* which reading of which file gave it: the same key twice in one is a mistake */
-    int32_t is_path; /* bound as a path: written out absolute */
+    int32_t is_path; /* 1: bound as a path; 2: a list of paths. Written out absolute */
 } st_entry;
+
+typedef struct st_bound { /* a row of some table that was bound to a section */
+    const char *section;
+    st_param param;
+} st_bound;
 
 typedef struct st_section {
     const char *name;
@@ -34,6 +39,8 @@ struct st_spec {
     size_t n_slots, n_used;
     st_value *taken; /* defaults and inherited values of bound tables */
     int32_t n_taken, cap_taken;
+    st_bound *bound; /* each section and key once */
+    int32_t n_bound, cap_bound;
     int32_t units, failed; /* failed: out of memory */
 };
 
@@ -43,7 +50,9 @@ st_entry *st_spec_find(const st_spec *, const char *section, const char *key);
 /* Stores or replaces. The strings of v must live as long as the spec. */
 int st_spec_store(st_spec *, const st_entry *);
 int st_spec_mark_present(st_spec *, st_section *);
-/* Binding took `text` for a key that its section does not hold. from: the value of [stack], NULL: a default. */
-void st_spec_take(st_spec *, const char *section, const char *key, const char *text, const st_value *from);
+void st_spec_note_param(st_spec *, const char *section, const st_param *);
+const st_param *st_spec_param(const st_spec *, const char *section, const char *key); /* by present or former name */
+/* The value of a parameter as text: given by either name, inherited or a default; NULL: it has none. */
+const st_value *st_spec_current(const st_spec *, const char *section, const st_param *);
 void st_spec_know(st_spec *, const char *section, const char *key); /* key NULL: the section alone */
 #endif

@@ -24,7 +24,8 @@ enum {
     ST_PF_SHARED = 4,     /* when not given, inherits the same key of [stack]                                         */
     ST_PF_DEPRECATED = 8, /* works, warns                                                                             */
     ST_PF_OBSOLETE = 16,  /* refused, with its help text as the remedy                                                */
-    ST_PF_EXPERT = 32     /* left out of the short listing                                                            */
+    ST_PF_EXPERT = 32,    /* left out of the short listing                                                            */
+    ST_PF_LOCAL = 64      /* says where or how fast, never what comes out: not stored with checkpoints, not hashed    */
 };
 #define ST_UNSET_INT INT64_MIN
 typedef struct st_ints { int32_t n, v[15]; } st_ints;
