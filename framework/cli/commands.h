@@ -8,6 +8,7 @@
 
 /* name, function, one line for the listing; in the order of the listing */
 #define ST_COMMANDS(X) \
+    X("new", cli_new, "start a layer plugin in a folder of its own") \
     X("selftest", cli_selftest, "check every layer of a spec against differences") \
     X("bench", cli_bench, "time training steps against this machine's floor") \
     X("train", cli_train, "train a model from a spec") \

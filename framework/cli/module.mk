@@ -10,6 +10,7 @@ strata_SOURCES = \
   framework/cli/inspect_print.c \
   framework/cli/inspect_spec.c \
   framework/cli/main.c \
+  framework/cli/new.c \
   framework/cli/parity.c \
   framework/cli/plugins.c \
   framework/cli/selftest.c \
