@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# docs/reference.md is what the program tells, and the program tells of every key that specs use.
+# docs/reference.md is what the program tells, and the program tells of every key that specs use; the guide's spec is one.
 . "$ST_SRCDIR/tests/build/tap.sh"
 
 strata=$ST_BUILDDIR/strata
@@ -53,5 +53,7 @@ for spec in "$ST_SRCDIR"/specs/*.ini; do
     must "${spec##*/} can train" test -s "$scratch/keys"
     must "it tells of all keys of ${spec##*/}" told "$reference" < "$scratch/keys"
 done
+awk '/^```ini/ { on = 1; next } /^```/ { if (on) exit } on' "$ST_SRCDIR/docs/spec.md" > "$scratch/guide.ini"
+must 'the spec of the guide can train' "$strata" check "$scratch/guide.ini"
 must_not 'a key left out is found' '[schedule] lr is not told of' told "$scratch/stale.md" < "$scratch/keys"
 tap_done
