@@ -17,7 +17,8 @@ static const struct {
     uint32_t bit;
     const char *name;
 } flags[] = {{ST_PF_REQUIRED, "required"},     {ST_PF_FIXED, "fixed"},       {ST_PF_SHARED, "shared"},
-             {ST_PF_DEPRECATED, "deprecated"}, {ST_PF_OBSOLETE, "obsolete"}, {ST_PF_EXPERT, "expert"}};
+             {ST_PF_DEPRECATED, "deprecated"}, {ST_PF_OBSOLETE, "obsolete"}, {ST_PF_EXPERT, "expert"},
+             {ST_PF_LOCAL, "local"}};
 
 static void cap_names(uint64_t set, st_buf *out)
 {
