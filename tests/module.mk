@@ -18,5 +18,6 @@ dist-hook:
 endif
 EXTRA_DIST += tests/no_cmocka.sh
 include tests/cli/module.mk
+include tests/train/scripts.mk
 include tests/parity/module.mk
 include tests/build/module.mk

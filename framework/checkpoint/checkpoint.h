@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint/checkpoint.h - a folder per checkpoint: model.safetensors, optimizer.safetensors, state.json, spec.ini, and the
- * tokenizer. Written beside its final name and renamed, so a folder with the final name is whole. */
+/* checkpoint/checkpoint.h - a folder per checkpoint, step-NNNNNNNNN below OUT/checkpoints, that alone makes the model
+ * again:
+ *
+ *   model.safetensors      weights, bit by bit (masters where the run has them)
+ *   optimizer.safetensors  the optimizer's state
+ *   state.json             how far the run is, its place in the data, format version
+ *   spec.ini               the resolved spec with all defaults; [tokenizer] path names the file beside it
+ *   tokenizer.json         a copy, when the run has a tokenizer
+ *
+ * It is written as FOLDER.part and renamed when all of it is on disk, so a folder with the final name is whole. The
+ * bytes depend on what was trained alone, not on where, when or by how many threads. */
 #ifndef ST_CHECKPOINT_H
 #define ST_CHECKPOINT_H
 #include "checkpoint/safetensors.h"
@@ -8,23 +17,50 @@
 #include "model/model.h"
 
 #define ST_CHECKPOINT_FORMAT 1
-typedef struct st_progress {       /* what a resume needs beside tensors                                     */
+
+/* What a resume needs beside tensors. */
+typedef struct st_checkpoint_state {
     int64_t step, tokens, trained; /* done                                                                   */
     st_loader_state train;
     uint64_t seed, spec_hash;
-    double best_valid;             /* NaN: none yet                                                          */
-} st_progress;
-int st_checkpoint_save(const char *dir, st_model *, const st_spec *, const st_progress *, st_error *);
+    const char *pattern;           /* expanded; read: in the arena given                                     */
+} st_checkpoint_state;
+
+/* Files that are the same in every checkpoint of a run, made once: what they were made from may go away while it
+ * trains. */
+typedef struct st_checkpoint_texts {
+    const char *spec, *tokenizer;  /* tokenizer NULL: none                                                   */
+    size_t n_spec, n_tokenizer;
+} st_checkpoint_texts;
+/* Adds to the spec what plugins of the model worked out, then makes the texts in the arena. */
+int st_checkpoint_make_texts(st_spec *, const st_model *, st_arena *, st_checkpoint_texts *, st_error *);
+int st_checkpoint_save(const char *dir, st_model *, const st_checkpoint_texts *, const st_checkpoint_state *,
+                       st_error *);
+
 /* The newest whole checkpoint below a run's output folder; NULL in *dir when there is none. */
 int st_checkpoint_latest(const char *output, st_arena *, char **dir, st_error *);
+/* Removes all but the newest `keep` of them, and what interrupted saves left. */
+int st_checkpoint_prune(const char *output, int64_t keep, st_error *);
+/* Its folder's name: OUTPUT/checkpoints/step-000000040. NULL: no memory. */
+char *st_checkpoint_path(const char *output, int64_t step, st_arena *);
+
 /* The spec stored with it (to rebuild the model from the folder alone). */
 int st_checkpoint_spec(const char *dir, const char *const *sets, int n_sets, st_spec **, st_diags *);
-/* Tensors and progress into an open model. optimizer 0: weights only. Shape or name differences are listed by name. */
-int st_checkpoint_load(const char *dir, st_model *, int optimizer, st_progress *, st_error *);
-/* Weights in HuggingFace names from one file or an index of shards into an open model; what is missing or left over is named. */
+int st_checkpoint_read_state(const char *dir, st_arena *, st_checkpoint_state *, st_error *);
+/* Tensors into an open model. optimizer 0: weights only, which may be of another precision. ST_E_CONFIG: another
+ * model's, with the first tensor that is missing, left over or of another shape. */
+int st_checkpoint_load(const char *dir, st_model *, int optimizer, st_error *);
+
+/* Weights in HuggingFace names from one file or an index of shards into an open model; what is missing or left over
+ * is named. */
 int st_checkpoint_load_hf(const char *dir, st_model *, st_error *);
 /* The part of a weight that one file tensor holds: copies between `whole` (weight->count values) and `part`. */
 enum { ST_PART_OUT = 0, ST_PART_IN = 1 };
 void st_weight_part(const st_model_weight *, const st_file_name *, double *whole, double *part, int direction);
 int64_t st_weight_part_count(const st_model_weight *, const st_file_name *);
+
+/* private to this room */
+const char *st_checkpoint_file(int optimizer); /* "model.safetensors", "optimizer.safetensors" */
+int st_checkpoint_write_state(const char *dir, const st_model *, const st_checkpoint_state *, st_arena *, st_error *);
+int st_remove_folder(const char *dir, st_error *); /* with what is in it; one that is not there is no mistake */
 #endif

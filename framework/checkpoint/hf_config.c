@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint/hf_config.c - see the header. */
 #include "config.h"
+
 #include "checkpoint/hf_config.h"
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
 
-typedef struct reader { const char *path; st_error *error; } reader;
+typedef struct reader {
+    const char *path;
+    st_error *error;
+} reader;
 
 static int missing(const reader *r, const char *where, const char *key)
 {
@@ -19,7 +23,8 @@ static int whole(const reader *r, json_t *j, const char *where, const char *key,
 
     if (!v) return missing(r, where, key);
     if (!json_is_integer(v) || json_integer_value(v) < 1 || json_integer_value(v) > INT32_MAX)
-        return st_fail(r->error, ST_E_CONFIG, "%s: %s.%s must be a whole number from 1 to %d", r->path, where, key, INT32_MAX);
+        return st_fail(r->error, ST_E_CONFIG, "%s: %s.%s must be a whole number from 1 to %d", r->path, where, key,
+                       INT32_MAX);
     *out = json_integer_value(v);
     return ST_OK;
 }
@@ -40,8 +45,10 @@ static int layer_symbol(const reader *r, json_t *type, size_t index, char *out)
 
     if (name && strcmp(name, "linear_attention") == 0) *out = 'G';
     else if (name && strcmp(name, "full_attention") == 0) *out = '*';
-    else return st_fail(r->error, ST_E_CONFIG, "%s: layer_types[%zu] = \"%s\": neither linear_attention nor full_attention", r->path,
-                        index, name ? name : "not a string");
+    else
+        return st_fail(r->error, ST_E_CONFIG,
+                       "%s: layer_types[%zu] = \"%s\": neither linear_attention nor full_attention", r->path, index,
+                       name ? name : "not a string");
     return ST_OK;
 }
 
@@ -53,10 +60,13 @@ static int write_pattern(const reader *r, json_t *text, st_buf *out)
     int rc = ST_OK;
 
     ST_TRY(whole(r, text, "text_config", "num_hidden_layers", &layers));
-    if (layers > 4096) return st_fail(r->error, ST_E_CONFIG, "%s: num_hidden_layers = %lld: at most 4096", r->path, (long long)layers);
+    if (layers > 4096)
+        return st_fail(r->error, ST_E_CONFIG, "%s: num_hidden_layers = %lld: at most 4096", r->path, (long long)layers);
     if (types && json_array_size(types) != (size_t)layers)
-        return st_fail(r->error, ST_E_CONFIG, "%s: layer_types has %zu entries, num_hidden_layers is %lld", r->path, json_array_size(types), (long long)layers);
-    if (!types && json_object_get(text, "full_attention_interval")) ST_TRY(whole(r, text, "text_config", "full_attention_interval", &every));
+        return st_fail(r->error, ST_E_CONFIG, "%s: layer_types has %zu entries, num_hidden_layers is %lld", r->path,
+                       json_array_size(types), (long long)layers);
+    if (!types && json_object_get(text, "full_attention_interval"))
+        ST_TRY(whole(r, text, "text_config", "full_attention_interval", &every));
     for (int64_t i = 0; i < layers && rc == ST_OK; i++) {
         char mixer = (i + 1) % every == 0 ? '*' : 'G';
         if (types) rc = layer_symbol(r, json_array_get(types, (size_t)i), (size_t)i, &mixer);
@@ -71,14 +81,35 @@ static int write_pattern(const reader *r, json_t *text, st_buf *out)
 static int write_stack(const reader *r, json_t *top, json_t *text, st_buf *out)
 {
     int64_t hidden, vocab;
+    char eps_text[32];
     json_t *eps = json_object_get(text, "rms_norm_eps"), *tie = either(top, text, "tie_word_embeddings");
 
     ST_TRY(whole(r, text, "text_config", "hidden_size", &hidden));
     ST_TRY(whole(r, text, "text_config", "vocab_size", &vocab));
+    st_format_float(json_is_number(eps) ? json_number_value(eps) : 1e-6, eps_text);
     st_buf_puts(out, "[stack]\n");
     ST_TRY(write_pattern(r, text, out));
-    st_buf_printf(out, "hidden = %lld\nvocab = %lld\nnorm = rms1p\nnorm_eps = %.17g\ntie_embeddings = %s\n", (long long)hidden, (long long)vocab,
-                  json_is_number(eps) ? json_number_value(eps) : 1e-6, json_is_true(tie) ? "yes" : "no");
+    st_buf_printf(out, "hidden = %lld\nvocab = %lld\nnorm = rms1p\nnorm_eps = %s\ntie_embeddings = %s\n",
+                  (long long)hidden, (long long)vocab, eps_text, json_is_true(tie) ? "yes" : "no");
+    return ST_OK;
+}
+
+/* Things that the layers here do in one way only. */
+static int check_layers(const reader *r, json_t *text)
+{
+    const char *act = json_string_value(json_object_get(text, "hidden_act"));
+    json_t *experts = json_object_get(text, "num_experts"), *gate = json_object_get(text, "attn_output_gate");
+
+    if (experts && json_integer_value(experts) > 0)
+        return st_fail(r->error, ST_E_UNSUPPORTED,
+                       "%s: a mixture of experts (num_experts = %lld); no layer plugin here offers one", r->path,
+                       (long long)json_integer_value(experts));
+    if (act && strcmp(act, "silu") != 0)
+        return st_fail(r->error, ST_E_UNSUPPORTED, "%s: hidden_act \"%s\": only silu is known", r->path, act);
+    if (json_is_true(json_object_get(text, "attention_bias")))
+        return st_fail(r->error, ST_E_UNSUPPORTED, "%s: attention_bias = true: not in this family", r->path);
+    if (gate && !json_is_true(gate))
+        return st_fail(r->error, ST_E_UNSUPPORTED, "%s: attn_output_gate = false: not in this family", r->path);
     return ST_OK;
 }
 
@@ -94,13 +125,14 @@ static int write_layers(const reader *r, json_t *text, st_buf *out)
     ST_TRY(whole(r, text, "text_config", "num_attention_heads", &heads));
     ST_TRY(whole(r, text, "text_config", "num_key_value_heads", &kv));
     ST_TRY(whole(r, text, "text_config", "head_dim", &d));
-    if (json_object_get(text, "num_experts") && json_integer_value(json_object_get(text, "num_experts")) > 0)
-        return st_fail(r->error, ST_E_UNSUPPORTED, "%s: a mixture of experts (num_experts = %lld); no layer plugin here offers one", r->path,
-                       (long long)json_integer_value(json_object_get(text, "num_experts")));
+    ST_TRY(check_layers(r, text));
     ST_TRY(whole(r, text, "text_config", "intermediate_size", &width));
-    st_buf_printf(out, "\n[layer.G]\nplugin = gated_delta_net\nkey_heads = %lld\nvalue_heads = %lld\nkey_dim = %lld\nvalue_dim = %lld\nconv_kernel = %lld\n",
+    st_buf_printf(out,
+                  "\n[layer.G]\nplugin = gated_delta_net\nkey_heads = %lld\nvalue_heads = %lld\nkey_dim = %lld\n"
+                  "value_dim = %lld\nconv_kernel = %lld\n",
                   (long long)nk, (long long)nv, (long long)dk, (long long)dv, (long long)taps);
-    st_buf_printf(out, "\n[layer.*]\nplugin = attention\nheads = %lld\nkv_heads = %lld\nhead_dim = %lld\n", (long long)heads, (long long)kv, (long long)d);
+    st_buf_printf(out, "\n[layer.*]\nplugin = attention\nheads = %lld\nkv_heads = %lld\nhead_dim = %lld\n",
+                  (long long)heads, (long long)kv, (long long)d);
     st_buf_printf(out, "\n[layer.-]\nplugin = swiglu\nwidth = %lld\n", (long long)width);
     return ST_OK;
 }
@@ -111,6 +143,7 @@ static int write_position(const reader *r, json_t *text, st_buf *out)
 {
     json_t *rope = json_object_get(text, "rope_parameters"), *section, *theta, *part, *type;
     int64_t d, sum = 0, pairs;
+    char base_text[32], share_text[32];
     double share;
 
     if (!json_is_object(rope)) rope = json_object_get(text, "rope_scaling");
@@ -121,7 +154,8 @@ static int write_position(const reader *r, json_t *text, st_buf *out)
     type = json_object_get(rope, "rope_type");
     if (!json_is_number(theta)) return missing(r, "text_config", "rope_theta (rotary base)");
     if (!json_is_number(part)) return missing(r, "text_config", "partial_rotary_factor");
-    if (!json_is_array(section) || json_array_size(section) != 3) return missing(r, "rope_parameters", "mrope_section of three numbers");
+    if (!json_is_array(section) || json_array_size(section) != 3)
+        return missing(r, "rope_parameters", "mrope_section of three numbers");
     if (type && strcmp(json_string_value(type) ? json_string_value(type) : "", "default") != 0)
         return st_fail(r->error, ST_E_UNSUPPORTED, "%s: rope_type \"%s\": only \"default\" is known", r->path,
                        json_string_value(type) ? json_string_value(type) : "?");
@@ -130,42 +164,76 @@ static int write_position(const reader *r, json_t *text, st_buf *out)
     pairs = (int64_t)floor((double)d * share / 2 + 0.5);
     for (size_t i = 0; i < 3; i++) sum += json_integer_value(json_array_get(section, i));
     if (sum != pairs)
-        return st_fail(r->error, ST_E_CONFIG, "%s: mrope_section adds to %lld, but %lld pairs rotate (head_dim %lld x %g / 2)", r->path, (long long)sum,
-                       (long long)pairs, (long long)d, share);
-    st_buf_printf(out, "\n[position]\nplugin = mrope\nsection = %lld,%lld,%lld\nbase = %.17g\nrotary_percent = %.17g\ninterleaved = %s\n",
-                  (long long)json_integer_value(json_array_get(section, 0)), (long long)json_integer_value(json_array_get(section, 1)),
-                  (long long)json_integer_value(json_array_get(section, 2)), json_number_value(theta), share,
+        return st_fail(r->error, ST_E_CONFIG,
+                       "%s: mrope_section adds to %lld, but %lld pairs rotate (head_dim %lld x %g / 2)", r->path,
+                       (long long)sum, (long long)pairs, (long long)d, share);
+    st_format_float(json_number_value(theta), base_text);
+    st_format_float(share, share_text);
+    st_buf_printf(out,
+                  "\n[position]\nplugin = mrope\nsection = %lld,%lld,%lld\nbase = %s\nrotary_percent = %s\n"
+                  "interleaved = %s\n",
+                  (long long)json_integer_value(json_array_get(section, 0)),
+                  (long long)json_integer_value(json_array_get(section, 1)),
+                  (long long)json_integer_value(json_array_get(section, 2)), base_text, share_text,
                   json_is_false(json_object_get(rope, "mrope_interleaved")) ? "no" : "yes");
     return ST_OK;
 }
 
 /* ---- vision ---- */
 
-static int write_encoder(const reader *r, json_t *vision, st_buf *out)
+static int check_vision(const reader *r, json_t *text, json_t *vision)
 {
-    int64_t depth, hidden, heads, width, positions, patch, tpatch, merge, side;
     const char *act = json_string_value(json_object_get(vision, "hidden_act"));
+    int64_t hidden, given;
 
+    if (act && strcmp(act, "gelu_pytorch_tanh") != 0)
+        return st_fail(r->error, ST_E_UNSUPPORTED, "%s: vision hidden_act \"%s\": only gelu_pytorch_tanh is known",
+                       r->path, act);
+    if (json_array_size(json_object_get(vision, "deepstack_visual_indexes")) > 0)
+        return st_fail(r->error, ST_E_UNSUPPORTED, "%s: deepstack_visual_indexes is not empty: that is another family",
+                       r->path);
+    if (!json_object_get(vision, "out_hidden_size")) return ST_OK;
+    ST_TRY(whole(r, text, "text_config", "hidden_size", &hidden));
+    ST_TRY(whole(r, vision, "vision_config", "out_hidden_size", &given));
+    if (given == hidden) return ST_OK;
+    return st_fail(r->error, ST_E_CONFIG, "%s: vision out_hidden_size = %lld, but hidden_size = %lld", r->path,
+                   (long long)given, (long long)hidden);
+}
+
+static int position_side(const reader *r, json_t *vision, int64_t *side)
+{
+    int64_t n;
+
+    ST_TRY(whole(r, vision, "vision_config", "num_position_embeddings", &n));
+    *side = (int64_t)floor(sqrt((double)n) + 0.5);
+    if (*side * *side == n) return ST_OK;
+    return st_fail(r->error, ST_E_CONFIG, "%s: num_position_embeddings = %lld is no square", r->path, (long long)n);
+}
+
+static int write_encoder(const reader *r, json_t *text, json_t *vision, st_buf *out)
+{
+    int64_t depth, hidden, heads, width, patch, frames, merge, side;
+
+    ST_TRY(check_vision(r, text, vision));
     ST_TRY(whole(r, vision, "vision_config", "depth", &depth));
     ST_TRY(whole(r, vision, "vision_config", "hidden_size", &hidden));
     ST_TRY(whole(r, vision, "vision_config", "num_heads", &heads));
     ST_TRY(whole(r, vision, "vision_config", "intermediate_size", &width));
-    ST_TRY(whole(r, vision, "vision_config", "num_position_embeddings", &positions));
     ST_TRY(whole(r, vision, "vision_config", "patch_size", &patch));
-    ST_TRY(whole(r, vision, "vision_config", "temporal_patch_size", &tpatch));
+    ST_TRY(whole(r, vision, "vision_config", "temporal_patch_size", &frames));
     ST_TRY(whole(r, vision, "vision_config", "spatial_merge_size", &merge));
-    side = (int64_t)floor(sqrt((double)positions) + 0.5);
-    if (side * side != positions)
-        return st_fail(r->error, ST_E_CONFIG, "%s: num_position_embeddings = %lld is no square", r->path, (long long)positions);
+    ST_TRY(position_side(r, vision, &side));
     if (hidden % heads)
-        return st_fail(r->error, ST_E_CONFIG, "%s: vision hidden_size %lld is no multiple of num_heads %lld", r->path, (long long)hidden, (long long)heads);
-    if (act && strcmp(act, "gelu_pytorch_tanh") != 0)
-        return st_fail(r->error, ST_E_UNSUPPORTED, "%s: vision hidden_act \"%s\": only gelu_pytorch_tanh is known", r->path, act);
-    if (json_array_size(json_object_get(vision, "deepstack_visual_indexes")) > 0)
-        return st_fail(r->error, ST_E_UNSUPPORTED, "%s: deepstack_visual_indexes is not empty: that is another family", r->path);
-    st_buf_printf(out, "\n[encoder]\nplugin = qwen35_vision\npattern = (VF)x%lld\nhidden = %lld\nheads = %lld\npatch = %lld\ntemporal_patch = %lld\nmerge = %lld\nposition_side = %lld\n",
-                  (long long)depth, (long long)hidden, (long long)heads, (long long)patch, (long long)tpatch, (long long)merge, (long long)side);
-    st_buf_printf(out, "\n[layer.V]\nplugin = attention\nheads = %lld\nkv_heads = %lld\nhead_dim = %lld\ngate = no\nqk_norm = no\nbias = yes\ncausal = no\nnames = vision\n",
+        return st_fail(r->error, ST_E_CONFIG, "%s: vision hidden_size %lld is no multiple of num_heads %lld", r->path,
+                       (long long)hidden, (long long)heads);
+    st_buf_printf(out,
+                  "\n[encoder]\nplugin = qwen35_vision\npattern = (VF)x%lld\nhidden = %lld\nheads = %lld\n"
+                  "patch = %lld\ntemporal_patch = %lld\nmerge = %lld\nposition_side = %lld\n",
+                  (long long)depth, (long long)hidden, (long long)heads, (long long)patch, (long long)frames,
+                  (long long)merge, (long long)side);
+    st_buf_printf(out,
+                  "\n[layer.V]\nplugin = attention\nheads = %lld\nkv_heads = %lld\nhead_dim = %lld\ngate = no\n"
+                  "qk_norm = no\nbias = yes\ncausal = no\nnames = vision\n",
                   (long long)heads, (long long)heads, (long long)(hidden / heads));
     st_buf_printf(out, "\n[layer.F]\nplugin = gelu_mlp\nwidth = %lld\nact = gelu_tanh\nbias = yes\n", (long long)width);
     return ST_OK;
@@ -180,7 +248,7 @@ static int write_all(const reader *r, json_t *top, st_buf *out)
     ST_TRY(write_stack(r, top, text, out));
     ST_TRY(write_layers(r, text, out));
     ST_TRY(write_position(r, text, out));
-    return json_is_object(vision) ? write_encoder(r, vision, out) : ST_OK;
+    return json_is_object(vision) ? write_encoder(r, text, vision, out) : ST_OK;
 }
 
 int st_hf_config_spec(const char *path, st_buf *out, st_error *e)

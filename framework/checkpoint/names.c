@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint/names.c - weights in other layouts: which run of rows of a weight a file tensor holds, and loading by those names. */
+/* checkpoint/names.c - weights in other layouts: which run of rows of a weight a file tensor holds, and loading by
+ * those names. */
 #include "config.h"
+
 #include "checkpoint/checkpoint.h"
 #include <stdlib.h>
 #include <string.h>
@@ -40,96 +42,109 @@ static void list_dims(const int64_t *dim, int nd, char *out, size_t size)
     size_t at = 0;
 
     out[0] = '\0';
-    for (int i = 0; i < nd && at < size; i++) at += (size_t)snprintf(out + at, size - at, "%s%lld", i ? "," : "", (long long)dim[i]);
+    for (int i = 0; i < nd && at < size; i++)
+        at += (size_t)snprintf(out + at, size - at, "%s%lld", i ? "," : "", (long long)dim[i]);
 }
 
-static int read_part(const st_file_tensor *t, const char *dir, const st_model_weight *w, const st_file_name *f, double *whole, double *part, st_error *e)
-{
-    int64_t want = st_weight_part_count(w, f);
+/* One load: the file, and which tensor holds which part of which weight. */
+typedef struct load {
+    const st_shards *file;
+    const char *dir;
+    const st_file_name *names;
+    int n;
+} load;
 
+static int read_part(const load *l, const st_model_weight *w, const st_file_name *f, double *whole, double *part,
+                     st_error *e)
+{
+    const st_file_tensor *t = st_shards_find(l->file, f->file_name);
+    int64_t want = st_weight_part_count(w, f);
+    char have[128], need[128];
+
+    if (!t) return st_fail(e, ST_E_CONFIG, "%s: no tensor %s, needed for weight %s", l->dir, f->file_name, w->path);
     if (t->count != want || (t->nd > 0 && w->sec_dim == 0 && t->dim[0] != f->n)) {
-        char have[128], need[128];
         list_dims(t->dim, t->nd, have, sizeof have);
         list_dims(w->dim, w->nd, need, sizeof need);
-        st_fail(e, ST_E_SHAPE, "%s: tensor %s is [%s], weight %s [%s] takes %lld values of it", dir, t->name, have, w->path, need, (long long)want);
+        st_fail(e, ST_E_CONFIG, "%s: tensor %s is [%s], weight %s [%s] takes %lld values of it", l->dir, t->name, have,
+                w->path, need, (long long)want);
         st_error_hint(e, "compare the spec's sizes with the folder's config.json");
-        return ST_E_SHAPE;
+        return ST_E_CONFIG;
     }
     ST_TRY(st_tensor_to_f64(t, part, e));
     st_weight_part(w, f, whole, part, ST_PART_IN);
     return ST_OK;
 }
 
-static int load_weight(const st_shards *file, const char *dir, st_model *m, int32_t index, const st_file_name *names, int n, st_error *e)
+static int read_weight(const load *l, st_model *m, int32_t index, const st_model_weight *w, double *whole, double *part,
+                       st_error *e)
 {
-    const st_model_weight *const *weights;
-    double *whole, *part;
-    int rc = ST_OK, found = 0;
+    int found = 0;
 
-    (void)st_model_weights(m, &weights);
-    const st_model_weight *w = weights[index];
-    whole = calloc((size_t)w->count, sizeof *whole);
-    part = malloc((size_t)w->count * sizeof *part);
-    if (!whole || !part) rc = st_fail(e, ST_E_NOMEM, "no memory to load %s (%lld values)", w->path, (long long)w->count);
-    for (int i = 0; i < n && rc == ST_OK; i++) {
-        if (names[i].weight != index) continue;
-        const st_file_tensor *t = st_shards_find(file, names[i].file_name);
-        if (!t) {
-            st_fail(e, ST_E_NOTFOUND, "%s: no tensor %s, needed for weight %s", dir, names[i].file_name, w->path);
-            rc = ST_E_NOTFOUND;
-            break;
-        }
-        found++;
-        rc = read_part(t, dir, w, &names[i], whole, part, e);
+    for (int i = 0; i < l->n; i++) {
+        if (l->names[i].weight != index) continue;
+        ST_TRY(read_part(l, w, &l->names[i], whole, part, e));
+        found = 1;
     }
-    if (rc == ST_OK && !found) rc = st_fail(e, ST_E_NOTFOUND, "weight %s has no HuggingFace name, so %s cannot fill it", w->path, dir);
-    if (rc == ST_OK) rc = st_model_write(m, index, whole, e);
+    if (found) return st_model_write(m, index, whole, e);
+    return st_fail(e, ST_E_CONFIG, "weight %s has no HuggingFace name, so %s cannot fill it", w->path, l->dir);
+}
+
+static int load_weight(const load *l, st_model *m, int32_t index, const st_model_weight *w, st_error *e)
+{
+    double *whole = calloc((size_t)w->count, sizeof *whole), *part = malloc((size_t)w->count * sizeof *part);
+    int rc = whole && part ? read_weight(l, m, index, w, whole, part, e)
+                           : st_fail(e, ST_E_NOMEM, "no memory to load %s (%lld values)", w->path, (long long)w->count);
+
     free(whole);
     free(part);
     return rc;
 }
 
-static bool is_named(const st_file_name *names, int n, const char *name)
+static bool is_named(const load *l, const char *name)
 {
-    for (int i = 0; i < n; i++)
-        if (strcmp(names[i].file_name, name) == 0) return true;
+    for (int i = 0; i < l->n; i++)
+        if (strcmp(l->names[i].file_name, name) == 0) return true;
     return false;
 }
 
-/* A folder with more than the model takes is another model. Two things are rightly left out: multi-token prediction parts when
- * the pattern has none, and the copy of a tied head that some writers keep. */
-static int check_left_over(const st_shards *file, const char *dir, const st_file_name *names, int n, st_error *e)
+/* A folder with more than the model takes is another model. Two things are rightly left out: multi-token prediction
+ * parts when the pattern has none, and the copy of a tied head that some writers keep. */
+static int check_left_over(const load *l, st_error *e)
 {
     const st_file_tensor *const *list;
     const char *first = NULL;
-    int total = st_shards_list(file, &list), left = 0;
-    bool has_mtp = false, has_head = is_named(names, n, "lm_head.weight");
+    int total = st_shards_list(l->file, &list), left = 0;
+    bool has_mtp = false, has_head = is_named(l, "lm_head.weight");
 
-    for (int i = 0; i < n; i++) has_mtp |= strncmp(names[i].file_name, "mtp.", 4) == 0;
+    for (int i = 0; i < l->n; i++) has_mtp |= strncmp(l->names[i].file_name, "mtp.", 4) == 0;
     for (int i = 0; i < total; i++) {
         const char *name = list[i]->name;
-        if (is_named(names, n, name) || (!has_mtp && strncmp(name, "mtp.", 4) == 0)) continue;
+        if (is_named(l, name) || (!has_mtp && strncmp(name, "mtp.", 4) == 0)) continue;
         if (!has_head && strcmp(name, "lm_head.weight") == 0) continue;
         if (!first) first = name;
         left++;
     }
     if (!left) return ST_OK;
-    st_fail(e, ST_E_SHAPE, "%s holds %d tensor(s) that the model has no place for, the first is %s", dir, left, first);
+    st_fail(e, ST_E_CONFIG, "%s holds %d tensor%s that the model has no place for, the first is %s", l->dir, left,
+            left > 1 ? "s" : "", first);
     st_error_hint(e, "the spec describes a smaller or another model");
-    return ST_E_SHAPE;
+    return ST_E_CONFIG;
 }
 
 int st_checkpoint_load_hf(const char *dir, st_model *m, st_error *e)
 {
     const st_model_weight *const *weights;
-    const st_file_name *names;
-    int n_weights = st_model_weights(m, &weights), n = st_model_file_names(m, "hf", &names), rc;
+    int n_weights = st_model_weights(m, &weights), rc;
+    load l = {.dir = dir};
     st_shards *file;
 
+    l.n = st_model_file_names(m, "hf", &l.names);
+    if (l.n < 0) return st_fail(e, l.n, "weights cannot be named as files do: %s", st_code_name(l.n));
     ST_TRY(st_shards_open(dir, &file, e));
-    rc = check_left_over(file, dir, names, n, e);
+    l.file = file;
+    rc = check_left_over(&l, e);
     for (int32_t i = 0; i < n_weights && rc == ST_OK; i++)
-        if (!(weights[i]->flags & ST_W_CONST)) rc = load_weight(file, dir, m, i, names, n, e);
+        if (!(weights[i]->flags & ST_W_CONST)) rc = load_weight(&l, m, i, weights[i], e);
     st_shards_close(file);
     return rc;
 }

@@ -158,7 +158,7 @@ static int print_run(const st_run *r, FILE *out, st_error *e)
 
 static int check(st_cli *cli, const char *name, bool explained)
 {
-    st_train_options o = {.resume = 1, .screen = cli->out}; /* resume: an output folder that is there is no mistake */
+    st_train_options o = {.screen = cli->out};
     st_run r = {.options = &o, .arena = cli->arena, .saved_step = -1};
     st_error e = {0};
     int rc = cli_start(cli, 0);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/train.c - `strata train SPEC`. */
 #include "config.h"
+
 #include "cli/commands.h"
 #include "train/train.h"
 
 static const char usage[] =
     "usage: strata train [OPTION...] SPEC\n"
     "\n"
-    "Trains the model that SPEC describes: a file, the name of a spec that came with the program, or a checkpoint folder.\n"
+    "Trains the model that SPEC describes: a file, the name of a spec that came with the program, or a checkpoint "
+    "folder.\n"
     "Everything is checked before a folder is made. SIGTERM and SIGINT save a checkpoint and end the run.\n"
     "\n"
     "options:\n"
     "  -o, --output DIR                folder of the run; default [run] output, else runs/NAME\n"
-    "  -r, --resume                    go on from the newest checkpoint in that folder\n"
-    CLI_HELP_SET
-    CLI_HELP_OPTIONS;
+    "  -r, --resume                    go on from the newest checkpoint in that folder\n" CLI_HELP_SET CLI_HELP_OPTIONS;
 
 static const struct option options[] = {
     {"output", required_argument, NULL, 'o'}, {"resume", no_argument, NULL, 'r'}, CLI_OPTION_SET, CLI_OPTIONS, {0},
@@ -22,13 +22,13 @@ static const struct option options[] = {
 
 static int train(st_cli *cli, const char *name, st_train_options *o)
 {
-    int stopped, rc;
+    int rc;
 
-    st_signals_block(); /* before any thread is made */
+    st_stop_block(); /* before any thread is made */
     rc = cli_start(cli, 0);
     if (rc == ST_OK) rc = cli_load(cli, name, &o->spec, &o->registry);
-    if (rc == ST_OK) rc = st_train(cli->base, o, &stopped, cli->diags);
-    if (o->registry) st_registry_close(o->registry);
+    if (rc == ST_OK) rc = st_train(cli->base, o, cli->diags);
+    st_registry_close(o->registry);
     st_spec_destroy(o->spec);
     return cli_report(cli, rc);
 }

@@ -96,6 +96,31 @@ static void set_from_default(binding *b, const st_param *p)
     else if (!st_param_set(p, text, b->instance, why, hint)) owner_bug(b, p, "its default does not pass its own rules");
 }
 
+/* The field as text when all instances have the same; NULL: they differ, or it is not set. */
+static const char *common_text(st_spec *s, const st_param *p, const void *const *instances, int n)
+{
+    st_buf first = {0};
+    bool same = n > 0 && st_param_text(p, instances[0], &first) == ST_OK;
+    for (int i = 1; i < n && same; i++) {
+        st_buf other = {0};
+        same = st_param_text(p, instances[i], &other) == ST_OK && !strcmp(first.data, other.data);
+        st_buf_free(&other);
+    }
+    const char *text = same && first.data[0] ? st_arena_strdup(s->arena, first.data) : NULL;
+    st_buf_free(&first);
+    return text;
+}
+
+void st_spec_take_worked_out(st_spec *s, const char *section, const void *const *instances, int n)
+{
+    for (int i = 0; i < s->n_bound; i++) {
+        const st_param *p = &s->bound[i].param;
+        if (!(p->flags & ST_PF_FIXED) || strcmp(s->bound[i].section, section) || st_spec_current(s, section, p)) continue;
+        const char *text = common_text(s, p, instances, n);
+        if (text) st_spec_take(s, section, p->key, text, NULL);
+    }
+}
+
 int st_spec_bind(st_spec *spec, const char *section, const st_table *table, void *instance, const char *const *extra,
                  st_diags *diags)
 {

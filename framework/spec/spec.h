@@ -33,6 +33,9 @@ const char *st_spec_dir_of(const st_value *);                   /* that folder, 
 /* A reader took `text` for a key that the section does not hold, such as the plugin that a symbol stands for: it
  * belongs to the resolved spec. from: the value of [stack] that was inherited, NULL: a default. */
 void st_spec_take(st_spec *, const char *section, const char *key, const char *text, const st_value *from);
+/* Likewise what plugins worked out for keys marked ST_PF_FIXED that were not given, where all instances of the section
+ * agree. Only for sections that one table alone is bound to. */
+void st_spec_take_worked_out(st_spec *, const char *section, const void *const *instances, int n);
 void st_spec_mark_paths(st_spec *, const st_value *); /* the value lists paths, separated by colons */
 
 /* The resolved spec as INI: all values, defaults that were taken included, so that a later default cannot change it;

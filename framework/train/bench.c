@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/bench.c - see the header. */
 #include "config.h"
+
 #include "train/bench.h"
 #include "train/run.h"
 #include <math.h>
@@ -12,9 +13,11 @@
 typedef struct bench {
     const st_bench_options *o;
     st_run run;
-    double median, rate, product_flops, profiled; /* seconds of a step; FLOP/s; FLOP of a step; seconds under the clocks */
-    double tokens, samples, capacity;             /* per step */
-    const st_op_time *times; int n_times;
+    double median, rate, product_flops,
+        profiled;                     /* seconds of a step; FLOP/s; FLOP of a step; seconds under the clocks */
+    double tokens, samples, capacity; /* per step */
+    const st_op_time *times;
+    int n_times;
 } bench;
 
 static int by_value(const void *a, const void *b)
@@ -26,7 +29,8 @@ static int by_value(const void *a, const void *b)
 
 static bool is_product(const char *name)
 {
-    static const char *const products[] = {"gemm", "linear", "linear_dx", "linear_dw", "grouped", "attention", "attention_bwd", "xent"};
+    static const char *const products[] = {"gemm",    "linear",    "linear_dx",     "linear_dw",
+                                           "grouped", "attention", "attention_bwd", "xent"};
 
     for (size_t i = 0; i < ST_COUNT(products); i++)
         if (strcmp(name, products[i]) == 0) return true;
@@ -43,7 +47,8 @@ static int one_step(bench *b, int64_t step, double *seconds, st_error *e)
     schedule.lr = st_learning_rate(&r->config.schedule, step, r->config.run.steps);
     ST_TRY(st_loader_next(r->train, r->rows, r->micros, (int32_t)r->config.batch.samples, &end, e));
     double start = st_clock();
-    ST_TRY(st_model_step(r->model, (const st_packed_row *const *)r->rows, r->micros, &schedule, r->config.clip.clip, &s, e));
+    ST_TRY(st_model_step(r->model, (const st_packed_row *const *)r->rows, r->micros, &schedule, r->config.clip.clip, &s,
+                         e));
     *seconds = st_clock() - start;
     b->tokens += (double)s.tokens;
     for (int32_t i = 0; i < r->micros; i++) b->samples += r->rows[i]->n_sequences;
@@ -108,16 +113,20 @@ static void print_text(const bench *b)
 
     fprintf(f, "device            %s\n", st_model_device(b->run.model));
     fprintf(f, "step              %.2f ms (median of %lld)\n", 1e3 * b->median, (long long)b->o->steps);
-    fprintf(f, "tokens            %.0f a step in rows of %.0f, %.0f tokens/s, %.1f samples/s\n", b->tokens, b->capacity, b->tokens / b->median, b->samples / b->median);
-    fprintf(f, "matrix products   %.3f GFLOP a step, %.1f GFLOP/s\n", 1e-9 * b->product_flops, 1e-9 * b->product_flops / b->median);
+    fprintf(f, "tokens            %.0f a step in rows of %.0f, %.0f tokens/s, %.1f samples/s\n", b->tokens, b->capacity,
+            b->tokens / b->median, b->samples / b->median);
+    fprintf(f, "matrix products   %.3f GFLOP a step, %.1f GFLOP/s\n", 1e-9 * b->product_flops,
+            1e-9 * b->product_flops / b->median);
     fprintf(f, "this machine      %.1f GFLOP/s in one large product\n", 1e-9 * b->rate);
-    fprintf(f, "floor             %.2f ms; the step reaches %.1f%% of it\n\n", 1e3 * floor_seconds, 100 * floor_seconds / b->median);
+    fprintf(f, "floor             %.2f ms; the step reaches %.1f%% of it\n\n", 1e3 * floor_seconds,
+            100 * floor_seconds / b->median);
     fprintf(f, "%-24s %9s %7s %7s %10s %10s\n", "launch", "ms", "share", "calls", "GFLOP/s", "GB/s");
     for (int i = 0; i < b->n_times; i++) {
         const st_op_time *t = &b->times[i];
         if (t->calls == 0) continue;
-        fprintf(f, "%-24s %9.3f %6.1f%% %7lld %10.1f %10.2f\n", t->name, 1e3 * t->seconds, 100 * t->seconds / b->profiled, (long long)t->calls,
-                1e-9 * t->flops / t->seconds, 1e-9 * t->bytes / t->seconds);
+        fprintf(f, "%-24s %9.3f %6.1f%% %7lld %10.1f %10.2f\n", t->name, 1e3 * t->seconds,
+                100 * t->seconds / b->profiled, (long long)t->calls, 1e-9 * t->flops / t->seconds,
+                1e-9 * t->bytes / t->seconds);
     }
 }
 
@@ -126,12 +135,19 @@ static void print_json(const bench *b)
     double floor_seconds = b->product_flops / b->rate;
     FILE *f = b->o->out;
 
-    fprintf(f, "{\"seconds_per_step\": %.9g, \"tokens_per_step\": %.9g, \"samples_per_step\": %.9g, \"tokens_per_second\": %.9g, ", b->median, b->tokens, b->samples, b->tokens / b->median);
-    fprintf(f, "\"product_flops\": %.9g, \"product_rate\": %.9g, \"floor_seconds\": %.9g, \"share_of_floor\": %.6g, \"launches\": [", b->product_flops, b->rate, floor_seconds, floor_seconds / b->median);
+    fprintf(f,
+            "{\"seconds_per_step\": %.9g, \"tokens_per_step\": %.9g, \"samples_per_step\": %.9g, "
+            "\"tokens_per_second\": %.9g, ",
+            b->median, b->tokens, b->samples, b->tokens / b->median);
+    fprintf(f,
+            "\"product_flops\": %.9g, \"product_rate\": %.9g, \"floor_seconds\": %.9g, \"share_of_floor\": %.6g, "
+            "\"launches\": [",
+            b->product_flops, b->rate, floor_seconds, floor_seconds / b->median);
     for (int i = 0, first = 1; i < b->n_times; i++) {
         if (b->times[i].calls == 0) continue;
-        fprintf(f, "%s{\"name\": \"%s\", \"seconds\": %.9g, \"calls\": %lld, \"flops\": %.9g, \"bytes\": %.9g}", first ? "" : ", ", b->times[i].name,
-                b->times[i].seconds, (long long)b->times[i].calls, b->times[i].flops, b->times[i].bytes);
+        fprintf(f, "%s{\"name\": \"%s\", \"seconds\": %.9g, \"calls\": %lld, \"flops\": %.9g, \"bytes\": %.9g}",
+                first ? "" : ", ", b->times[i].name, b->times[i].seconds, (long long)b->times[i].calls,
+                b->times[i].flops, b->times[i].bytes);
         first = 0;
     }
     fprintf(f, "]}\n");
@@ -139,7 +155,7 @@ static void print_json(const bench *b)
 
 static int measure(bench *b, st_error *e)
 {
-    ST_TRY(st_run_start_model(&b->run, e));
+    ST_TRY(st_run_open_model(&b->run, e));
     b->capacity = (double)st_model_shape(b->run.model)->tokens * b->run.micros;
     ST_TRY(st_model_init(b->run.model, (uint64_t)b->run.config.run.seed, e));
     ST_TRY(timed_steps(b, e));
@@ -153,12 +169,15 @@ static int measure(bench *b, st_error *e)
 
 int st_bench(st_base *base, const st_bench_options *o, st_diags *d)
 {
-    st_train_options options = {.spec = o->spec, .registry = o->registry, .resume = 1, .screen = o->out};
-    bench b = {.o = o, .run = {.base = base, .options = &options, .spec = o->spec, .arena = st_arena_create(0), .saved_step = -1}};
+    st_train_options options = {.spec = o->spec, .registry = o->registry, .screen = o->out};
+    bench b = {
+        .o = o,
+        .run = {.base = base, .options = &options, .spec = o->spec, .arena = st_arena_create(0), .saved_step = -1}};
     st_error e = {0};
     int rc;
 
-    if (!b.run.arena) return st_diags_add(d, &(st_error){.code = ST_E_NOMEM, .message = "no memory for a measurement"}, NULL, false);
+    if (!b.run.arena)
+        return st_diags_add(d, &(st_error){.code = ST_E_NOMEM, .message = "no memory for a measurement"}, NULL, false);
     rc = st_run_prepare(&b.run, d);
     if (rc == ST_OK && (rc = measure(&b, &e)) != ST_OK) st_diags_add(d, &e, NULL, false);
     st_run_close(&b.run);

@@ -4,8 +4,15 @@
 #define ST_BENCH_H
 #include "train/train.h"
 
-typedef struct st_bench_options { st_spec *spec; st_registry *registry; int64_t warmup, steps; int32_t json; FILE *out; } st_bench_options;
-/* Nothing is written to disk. Medians over `steps` steps after `warmup`; a second pass with a clock around every launch gives the
- * breakdown. Floor: matrix-product FLOPs of the step (attention and the loss included) over the rate of a large product. */
+typedef struct st_bench_options {
+    st_spec *spec;
+    st_registry *registry;
+    int64_t warmup, steps;
+    int32_t json;
+    FILE *out;
+} st_bench_options;
+/* Nothing is written to disk. Medians over `steps` steps after `warmup`; a second pass with a clock around every launch
+ * gives the breakdown. Floor: matrix-product FLOPs of the step (attention and the loss included) over the rate of a
+ * large product. */
 int st_bench(st_base *, const st_bench_options *, st_diags *);
 #endif

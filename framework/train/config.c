@@ -1,44 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/config.c - the settings that the training loop owns, as parameter tables. */
 #include "config.h"
+
 #include "train/train.h"
 #include <math.h>
 #include <string.h>
 
 static const st_param run_params[] = {
     ST_STR(st_run_keys, name, "run", 0, "name of the run; names its folder below runs/"),
-    ST_PARAM(st_run_keys, output, ST_P_STRING, NULL, 0, 0, "", NULL, 0,
+    ST_PARAM(st_run_keys, output, ST_P_STRING, NULL, 0, 0, "", NULL, ST_PF_LOCAL,
              "folder of the run, relative to where strata is started; default runs/NAME"),
     ST_INT(st_run_keys, seed, "1", 0, 1e15, "", 0, "seed of weights and sample order"),
     ST_INT(st_run_keys, steps, NULL, 1, 1e12, "steps", ST_PF_REQUIRED, "optimizer steps"),
-    ST_CHOICE(st_run_keys, on_nan, "stop", "stop|skip", 0, "a step with a NaN or Inf changes nothing; then stop, or go on"),
+    ST_CHOICE(st_run_keys, on_nan, "stop", "stop|skip", 0,
+              "a step with a NaN or Inf changes nothing; then stop, or go on"),
 };
 static const st_param schedule_params[] = {
     ST_FLOAT(st_schedule_keys, lr, NULL, 0, 1e3, "", ST_PF_REQUIRED, "peak learning rate"),
     ST_CHOICE(st_schedule_keys, kind, "cosine", "cosine|linear|constant|wsd", 0, "shape after the warm-up"),
     ST_INT(st_schedule_keys, warmup, "0", 0, 1e12, "steps", 0, "steps of linear warm-up; the first one already trains"),
-    ST_FLOAT(st_schedule_keys, final_ratio, "0", 0, 1, "", 0, "learning rate at the last step, as a part of lr"),
-    ST_INT(st_schedule_keys, decay, "0", 0, 1e12, "steps", 0, "wsd: length of the decay at the end; 0 = a tenth of the steps"),
+    ST_FLOAT(st_schedule_keys, final_ratio, "0", 0, 1, "", 0,
+             "learning rate at the last step, as a part of lr; at 0 that step changes nothing"),
+    ST_INT(st_schedule_keys, decay, "0", 0, 1e12, "steps", 0,
+           "wsd: length of the decay at the end; 0 = a tenth of the steps"),
 };
 static const st_param clip_params[] = {
     ST_FLOAT(st_clip_keys, clip, "1", 0, 1e9, "", 0, "largest norm of all gradients together; 0 = no clipping"),
 };
 static const st_param batch_params[] = {
-    ST_INT(st_batch_keys, samples, "0", 0, 1e9, "samples", 0, "samples per optimizer step; 0 = as many as fit into its rows"),
+    ST_INT(st_batch_keys, samples, "0", 0, 1e9, "samples", 0,
+           "samples per optimizer step; 0 = as many as fit into its rows"),
 };
 static const st_param eval_params[] = {
     ST_INT(st_eval_keys, every, "0", 0, 1e12, "steps", 0, "evaluate every so many steps; 0 = only at the end"),
     ST_INT(st_eval_keys, samples, "0", 0, 1e12, "samples", 0, "samples of [dataset.valid] used each time; 0 = all"),
     ST_BOOL(st_eval_keys, at_end, "yes", 0, "evaluate after the last step"),
-    ST_BOOL(st_eval_keys, permute_media, "no", 0, "at the end also with the pictures exchanged among samples: does the model look?"),
-    ST_INT(st_eval_keys, show, "0", 0, 64, "samples", 0, "at the end, print greedy text of so many samples beside the truth"),
+    ST_BOOL(st_eval_keys, permute_media, "no", 0,
+            "at the end also with the pictures exchanged among samples: does the model look?"),
+    ST_INT(st_eval_keys, show, "0", 0, 64, "samples", 0,
+           "at the end, print greedy text of so many samples beside the truth"),
     ST_INT(st_eval_keys, show_tokens, "256", 1, 65536, "tokens", 0, "longest text printed for a sample"),
 };
 static const st_param checkpoint_params[] = {
     ST_INT(st_checkpoint_keys, every, "0", 0, 1e12, "steps", 0, "save every so many steps; 0 = only at the end"),
     ST_INT(st_checkpoint_keys, keep, "3", 1, 1e6, "", 0, "newest checkpoints kept"),
     ST_BOOL(st_checkpoint_keys, at_end, "yes", 0, "save after the last step"),
-    ST_PARAM(st_checkpoint_keys, from, ST_P_PATH, NULL, 0, 0, "", NULL, 0, "start from the weights of this checkpoint folder"),
+    ST_PARAM(st_checkpoint_keys, from, ST_P_PATH, NULL, 0, 0, "", NULL, 0,
+             "start from the weights of this checkpoint folder, or of a run's folder: its newest"),
     ST_PARAM(st_checkpoint_keys, from_hf, ST_P_PATH, NULL, 0, 0, "", NULL, 0,
              "start from weights in HuggingFace's names: folder with model.safetensors or its index"),
 };
@@ -53,6 +61,25 @@ static const st_param log_params[] = {
         if (rc != ST_OK && first == ST_OK) first = rc; \
     } while (0)
 
+/* A run that is shorter than its warm-up is a trial: told, not refused. */
+static int check_schedule(const st_spec *spec, const st_train_config *c, st_diags *d)
+{
+    const st_schedule_keys *k = &c->schedule;
+    const st_value *warmup = st_spec_get(spec, "schedule", "warmup");
+    st_error e = {0};
+
+    if (k->kind == ST_SCHEDULE_WSD && k->decay > 0 && k->warmup + k->decay > c->run.steps)
+        return st_spec_fail(spec, d, st_spec_get(spec, "schedule", "decay"), "make decay or warmup shorter",
+                            "warmup = %lld and decay = %lld together exceed the %lld steps of the run",
+                            (long long)k->warmup, (long long)k->decay, (long long)c->run.steps);
+    if (!warmup || k->warmup < c->run.steps) return ST_OK;
+    st_fail_at(&e, ST_E_CONFIG, warmup->file, warmup->line, warmup->column,
+               "warmup = %lld: in %lld steps the learning rate does not rise to lr", (long long)k->warmup,
+               (long long)c->run.steps);
+    st_diags_add(d, &e, warmup->line_text, true);
+    return ST_OK;
+}
+
 int st_train_config_bind(st_spec *spec, st_train_config *c, st_diags *d)
 {
     int first = ST_OK;
@@ -66,13 +93,7 @@ int st_train_config_bind(st_spec *spec, st_train_config *c, st_diags *d)
     BIND("checkpoint", checkpoint_params, checkpoint);
     BIND("log", log_params, log);
     if (first != ST_OK) return first;
-    if (c->schedule.warmup >= c->run.steps && c->schedule.warmup > 0)
-        return st_spec_fail(spec, d, st_spec_get(spec, "schedule", "warmup"), "warm-up must end before the last step",
-                            "warmup = %lld: the run has only %lld steps", (long long)c->schedule.warmup, (long long)c->run.steps);
-    if (c->schedule.kind == ST_SCHEDULE_WSD && c->schedule.warmup + c->schedule.decay > c->run.steps)
-        return st_spec_fail(spec, d, st_spec_get(spec, "schedule", "decay"), "make decay or warmup shorter",
-                            "warmup %lld and decay %lld together exceed the %lld steps of the run", (long long)c->schedule.warmup,
-                            (long long)c->schedule.decay, (long long)c->run.steps);
+    ST_TRY(check_schedule(spec, c, d));
     if (c->checkpoint.from && c->checkpoint.from_hf)
         return st_spec_fail(spec, d, st_spec_get(spec, "checkpoint", "from_hf"), "give one of them",
                             "from and from_hf are both given");

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/evaluate.c - loss and teacher-forced accuracy over a data set: every trained token is predicted from the true text before it. */
+/* train/evaluate.c - loss and teacher-forced accuracy over a data set: every trained token is predicted from the true
+ * text before it. */
 #include "config.h"
+
 #include "train/train.h"
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-typedef struct totals { double loss; int64_t trained, right, content, content_right, samples; } totals;
+typedef struct totals {
+    double loss;
+    int64_t trained, right, content, content_right, samples;
+} totals;
 
 /* labels [tokens], -1: not trained; content [tokens]: of the target at the slot */
 static void count_row(const st_packed_row *row, const int32_t *best, totals *t)
@@ -16,38 +20,46 @@ static void count_row(const st_packed_row *row, const int32_t *best, totals *t)
         int right = best[i] == row->labels[i];
         t->trained++;
         t->right += right;
-        if (row->content[i]) {
-            t->content++;
-            t->content_right += right;
-        }
+        if (!row->content[i]) continue;
+        t->content++;
+        t->content_right += right;
     }
     t->samples += row->n_sequences;
 }
 
-static double ratio(int64_t part, int64_t all) { return all ? (double)part / (double)all : NAN; }
+static double ratio(double part, int64_t all) { return all ? part / (double)all : NAN; }
 
-int st_evaluate(st_model *model, st_loader *loader, st_packed_row *row, int64_t limit, st_scores *out, st_error *e)
+static int run_rows(st_model *model, st_loader *loader, st_packed_row *row, int64_t limit, st_stop *stop, int32_t *best,
+                    totals *t, st_error *e)
+{
+    for (int end = 0; !end && (limit == 0 || t->samples < limit) && !st_stop_asked(stop);) {
+        int64_t left = limit ? limit - t->samples : 0, count;
+        double sum;
+        ST_TRY(st_loader_next(loader, &row, 1, left > INT32_MAX ? INT32_MAX : (int32_t)left, &end, e));
+        if (row->n_sequences == 0) break;
+        ST_TRY(st_model_evaluate(model, row, &sum, &count, NULL, best, e));
+        t->loss += sum;
+        count_row(row, best, t);
+    }
+    return ST_OK;
+}
+
+int st_evaluate(st_model *model, st_loader *loader, st_packed_row *row, int64_t limit, st_stop *stop, st_scores *out,
+                st_error *e)
 {
     int32_t *best = malloc((size_t)row->shape.tokens * sizeof *best);
     totals t = {0};
-    int end = 0, rc = best ? ST_OK : st_fail(e, ST_E_NOMEM, "no memory to evaluate %d tokens", row->shape.tokens);
 
+    if (!best) return st_fail(e, ST_E_NOMEM, "no memory to evaluate %d tokens", row->shape.tokens);
     st_loader_rewind(loader);
-    while (rc == ST_OK && !end && (limit == 0 || t.samples < limit)) {
-        int64_t left = limit ? limit - t.samples : 0;
-        double sum = 0;
-        int64_t count = 0;
-        rc = st_loader_next(loader, &row, 1, left > INT32_MAX ? INT32_MAX : (int32_t)left, &end, e);
-        if (rc != ST_OK || row->n_sequences == 0) break;
-        rc = st_model_evaluate(model, row, &sum, &count, NULL, best, e);
-        if (rc != ST_OK) break;
-        t.loss += sum;
-        count_row(row, best, &t);
-    }
+    int rc = run_rows(model, loader, row, limit, stop, best, &t, e);
     free(best);
     st_loader_rewind(loader);
-    if (rc != ST_OK) return rc;
-    *out = (st_scores){.loss = t.trained ? t.loss / (double)t.trained : NAN, .accuracy = ratio(t.right, t.trained),
-                       .content = ratio(t.content_right, t.content), .trained = t.trained, .content_tokens = t.content, .samples = t.samples};
-    return ST_OK;
+    *out = (st_scores){.loss = ratio(t.loss, t.trained),
+                       .accuracy = ratio((double)t.right, t.trained),
+                       .content = ratio((double)t.content_right, t.content),
+                       .trained = t.trained,
+                       .content_tokens = t.content,
+                       .samples = t.samples};
+    return rc;
 }

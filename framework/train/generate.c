@@ -1,64 +1,123 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/generate.c - greedy text by running the growing prompts again for every token: exact for any layer plugin, meant for
- * a few short samples. All samples sit in one row as segments, so they also cost one run a token together. */
+/* train/generate.c - greedy text by running the growing prompts again for every token: exact for any layer plugin,
+ * meant for a few short samples. As many as fit sit in one row as segments, so together they cost one run a token; the
+ * others wait until one is done. */
 #include "config.h"
+
 #include "train/train.h"
-#include <stdlib.h>
 #include <string.h>
 
-typedef struct line { st_prepared p; int32_t *ids, *pos, start, done; uint8_t *train; } line;
+/* A sample that grows. Behind its last token stands a placeholder target, so that the last slot is one whose best token
+ * is told; layers are causal, so it changes nothing in front of it. */
+typedef struct line {
+    st_prepared p;
+    int32_t *ids, *pos, start, most, done; /* most: tokens it may have, the placeholder included */
+    int32_t slot;                          /* of its last token in the row; -1: not in it        */
+    uint8_t *train;
+} line;
 
-/* The token asked for is the target of the last slot; a placeholder target behind the end makes that slot count. Layers are
- * causal, so the placeholder changes nothing before it. */
-static int set_positions(const st_instance *position, const st_worker *worker, int32_t axes, line *l)
+typedef struct writer {
+    const st_generation *g;
+    const st_row_shape *shape;
+    st_worker worker; /* its arena lives for one run */
+    st_packed_row *row;
+    int32_t *best; /* [tokens] */
+    line *lines;
+    int32_t n;
+    st_error *error;
+} writer;
+
+/* ---- one run of all lines that fit ---- */
+
+static int set_positions(writer *w, line *l)
 {
+    const st_instance *position = st_model_position(w->g->model);
     st_position_ops ops;
-    st_sequence q = {.size = sizeof q, .n = l->p.n, .n_real = l->p.n, .n_runs = l->p.n_runs, .ids = l->ids, .runs = l->p.runs};
+    st_sequence q = {
+        .size = sizeof q, .n = l->p.n, .n_real = l->p.n, .n_runs = l->p.n_runs, .ids = l->ids, .runs = l->p.runs};
 
-    if (!position || axes == 0) return ST_OK;
+    if (!position || w->shape->axes == 0) return ST_OK;
     st_ops_copy(position->plugin, &ops, sizeof ops);
-    return ops.assign(position->self, worker, &q, l->pos);
+    return ops.assign(position->self, &w->worker, &q, l->pos);
 }
 
-static int pack(st_model *model, const st_worker *worker, line *lines, int32_t n, st_packed_row *row, int32_t *first, st_error *e)
+static int add_line(writer *w, line *l, int32_t *at)
 {
-    const st_instance *encoder = st_model_encoder(model);
+    int fits = 0;
+
+    l->slot = -1;
+    if (l->done) return ST_OK;
+    ST_TRY(set_positions(w, l));
+    memset(l->train, 0, (size_t)l->p.n);
+    l->train[l->p.n - 1] = 1;
+    ST_TRY(st_row_add(w->row, &l->p, &fits, w->error));
+    if (!fits) return ST_OK; /* waits for room */
+    *at += l->p.n;
+    l->slot = *at - 2;
+    return ST_OK;
+}
+
+static int pack(writer *w)
+{
+    const st_instance *encoder = st_model_encoder(w->g->model);
     st_encoder_ops ops;
     int32_t at = 0;
 
-    st_row_clear(row);
-    for (int32_t i = 0; i < n; i++) {
-        line *l = &lines[i];
-        int fits = 0;
-        first[i] = -1;
-        if (l->done) continue;
-        ST_TRY(set_positions(st_model_position(model), worker, row->shape.axes, l));
-        memset(l->train, 0, (size_t)l->p.n);
-        l->train[l->p.n - 1] = 1;
-        ST_TRY(st_row_add(row, &l->p, &fits, e));
-        if (!fits) { /* no room for its text so far: it ends here */
-            l->done = 1;
-            continue;
-        }
-        first[i] = at;
-        at += l->p.n;
-    }
+    st_row_clear(w->row);
+    for (int32_t i = 0; i < w->n; i++) ST_TRY(add_line(w, &w->lines[i], &at));
     if (encoder) st_ops_copy(encoder->plugin, &ops, sizeof ops);
-    return st_row_finish(row, encoder ? &ops : NULL, encoder ? encoder->self : NULL, worker, e);
+    return st_row_finish(w->row, encoder ? &ops : NULL, encoder ? encoder->self : NULL, &w->worker, w->error);
 }
 
-static int start_line(st_loader *loader, int64_t index, int32_t room, int32_t axes, st_arena *arena, line *l, const char **truth, st_error *e)
+static void grow(line *l, int32_t id, int32_t end_id)
 {
-    ST_TRY(st_loader_sample(loader, index, 1, arena, &l->p, truth, e));
-    size_t n = (size_t)l->p.n + (size_t)room + 1;
-    l->ids = ST_NEW_N(arena, int32_t, n);
-    l->pos = ST_NEW_N(arena, int32_t, n * (size_t)(axes > 0 ? axes : 1));
-    l->train = ST_NEW_N(arena, uint8_t, n);
+    if (id == end_id) {
+        l->done = 1;
+        return;
+    }
+    l->ids[l->p.n - 1] = id;
+    l->ids[l->p.n++] = l->ids[0];
+    if (l->p.n > l->most) l->done = 1;
+}
+
+static int run_lines(writer *w)
+{
+    const int32_t end_id = st_loader_end_of_turn(w->g->loader);
+    double sum;
+    int64_t count;
+
+    while (!st_stop_asked(w->g->stop)) {
+        st_arena_reset(w->worker.arena);
+        ST_TRY(pack(w));
+        if (w->row->n_sequences == 0) break;
+        ST_TRY(st_model_evaluate(w->g->model, w->row, &sum, &count, NULL, w->best, w->error));
+        for (int32_t i = 0; i < w->n; i++)
+            if (w->lines[i].slot >= 0) grow(&w->lines[i], w->best[w->lines[i].slot], end_id);
+    }
+    return ST_OK;
+}
+
+/* ---- lines ---- */
+
+static int start_line(writer *w, int64_t index, line *l, const char **truth)
+{
+    const st_row_shape *s = w->shape;
+    st_arena *arena = w->g->arena;
+
+    ST_TRY(st_loader_sample(w->g->loader, index, 1, arena, &l->p, truth, w->error));
+    int64_t row = s->max_len < s->tokens ? s->max_len : s->tokens, most = (int64_t)l->p.n + w->g->max_tokens;
+    l->most = (int32_t)(most < row ? most : row);
+    size_t n = (size_t)(l->most > l->p.n ? l->most : l->p.n) + 2;
     uint8_t *content = ST_NEW_N(arena, uint8_t, n);
-    if (!l->ids || !l->pos || !l->train || !content) return st_fail(e, ST_E_NOMEM, "no memory to write text of %zu tokens", n);
+    l->ids = ST_NEW_N(arena, int32_t, n);
+    l->pos = ST_NEW_N(arena, int32_t, n * (size_t)(s->axes > 0 ? s->axes : 1));
+    l->train = ST_NEW_N(arena, uint8_t, n);
+    if (!l->ids || !l->pos || !l->train || !content)
+        return st_fail(w->error, ST_E_NOMEM, "no memory to write text of %zu tokens", n);
     memcpy(l->ids, l->p.ids, (size_t)l->p.n * sizeof *l->ids);
     l->start = l->p.n;
-    l->ids[l->p.n++] = l->ids[0]; /* the placeholder target */
+    l->ids[l->p.n++] = l->ids[0];
+    l->done = l->p.n > l->most;
     l->p.ids = l->ids;
     l->p.pos = l->pos;
     l->p.train = l->train;
@@ -66,56 +125,60 @@ static int start_line(st_loader *loader, int64_t index, int32_t room, int32_t ax
     return ST_OK;
 }
 
-static int run_lines(st_model *model, const st_worker *worker, st_packed_row *row, line *lines, int32_t n, int32_t max_tokens,
-                     int32_t end_id, int32_t *best, int32_t *first, st_error *e)
+/* The first n samples that can be used. */
+static int start_lines(writer *w, int32_t n, st_generated *out)
 {
-    for (int32_t t = 0; t < max_tokens; t++) {
-        double sum;
-        int64_t count;
-        int running = 0;
-        ST_TRY(pack(model, worker, lines, n, row, first, e));
-        if (row->n_sequences == 0) return ST_OK;
-        ST_TRY(st_model_evaluate(model, row, &sum, &count, NULL, best, e));
-        for (int32_t i = 0; i < n; i++) {
-            line *l = &lines[i];
-            if (l->done) continue;
-            int32_t id = best[first[i] + l->p.n - 2]; /* slot before the placeholder */
-            if (id == end_id) {
-                l->done = 1;
-                continue;
-            }
-            l->ids[l->p.n - 1] = id;
-            l->ids[l->p.n++] = l->ids[0];
-            running = 1;
+    int64_t count = st_loader_count(w->g->loader);
+
+    for (int64_t i = 0; i < count && w->n < n; i++) {
+        int rc = start_line(w, i, &w->lines[w->n], &out[w->n].truth);
+        if (rc == ST_E_DATA) {
+            *w->error = (st_error){0};
+            continue;
         }
-        if (!running) return ST_OK;
+        if (rc != ST_OK) return rc;
+        out[w->n].index = i;
+        out[w->n].id = w->lines[w->n].p.id;
+        w->n++;
     }
     return ST_OK;
 }
 
-int st_generate(st_model *model, st_loader *loader, const int64_t *index, int32_t n, int32_t max_tokens, int32_t end_id,
-                st_arena *arena, st_generated *out, st_error *e)
+static int decode(writer *w, const line *l, st_generated *out)
 {
-    const st_row_shape *shape = st_model_shape(model);
-    st_worker worker = {.size = sizeof worker, .arena = arena, .error = e, .host = NULL};
-    line *lines = ST_NEW_N(arena, line, n);
-    int32_t *best = ST_NEW_N(arena, int32_t, shape->tokens), *first = ST_NEW_N(arena, int32_t, n);
-    st_packed_row *row;
+    st_buf text = {0};
+    int rc = st_tokenizer_decode(st_loader_tokenizer(w->g->loader), l->ids + l->start, l->p.n - 1 - l->start, 0, &text,
+                                 w->error);
 
-    if (!lines || !best || !first) return st_fail(e, ST_E_NOMEM, "no memory to write text for %d samples", n);
-    worker.host = st_loader_host(loader);
-    ST_TRY(st_row_create(arena, shape, &row, e));
-    for (int32_t i = 0; i < n; i++) {
-        ST_TRY(start_line(loader, index[i], max_tokens, shape->axes, arena, &lines[i], &out[i].truth, e));
-        out[i].index = index[i];
-        out[i].id = lines[i].p.id;
-    }
-    ST_TRY(run_lines(model, &worker, row, lines, n, max_tokens, end_id, best, first, e));
-    for (int32_t i = 0; i < n; i++) {
-        st_buf text = {0};
-        ST_TRY(st_tokenizer_decode(st_loader_tokenizer(loader), lines[i].ids + lines[i].start, lines[i].p.n - 1 - lines[i].start, 0, &text, e));
-        out[i].text = st_arena_strndup(arena, text.data ? text.data : "", text.n);
-        st_buf_free(&text);
-    }
+    if (rc == ST_OK && !(out->text = st_arena_strndup(w->g->arena, text.data ? text.data : "", text.n)))
+        rc = st_fail(w->error, ST_E_NOMEM, "no memory for a text");
+    st_buf_free(&text);
+    return rc;
+}
+
+static int write_texts(writer *w, int32_t n, st_generated *out)
+{
+    st_arena *arena = w->g->arena;
+
+    w->lines = ST_NEW_N(arena, line, n);
+    w->best = ST_NEW_N(arena, int32_t, w->shape->tokens);
+    if (!w->lines || !w->best) return st_fail(w->error, ST_E_NOMEM, "no memory to write text for %d samples", n);
+    ST_TRY(st_row_create(arena, w->shape, &w->row, w->error));
+    ST_TRY(start_lines(w, n, out));
+    ST_TRY(run_lines(w));
+    for (int32_t i = 0; i < w->n; i++) ST_TRY(decode(w, &w->lines[i], &out[i]));
     return ST_OK;
+}
+
+int st_generate(const st_generation *g, int32_t n, st_generated *out, int32_t *made, st_error *e)
+{
+    writer w = {.g = g, .shape = st_model_shape(g->model), .error = e};
+    int rc;
+
+    w.worker = (st_worker){
+        .size = sizeof w.worker, .error = e, .host = st_loader_host(g->loader), .arena = st_arena_create(0)};
+    rc = w.worker.arena ? write_texts(&w, n, out) : st_fail(e, ST_E_NOMEM, "no memory to write text");
+    st_arena_destroy(w.worker.arena);
+    *made = w.n;
+    return rc;
 }

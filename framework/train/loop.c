@@ -1,41 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/loop.c - the training loop. */
+/* train/loop.c - the training loop.
+ *
+ * Order at a step: its line of metrics, its checkpoint, its evaluation. So a checkpoint is always from before the
+ * evaluation of its step, and a resume begins with that evaluation when one is due: whatever broke a run off, its files
+ * end up as if nothing had. */
 #include "config.h"
+
 #include "train/run.h"
-#include <math.h>
-#include <pthread.h>
 #include <signal.h>
 #include <string.h>
-#include <time.h>
-
-static void stop_signals(sigset_t *set)
-{
-    sigemptyset(set);
-    sigaddset(set, SIGTERM);
-    sigaddset(set, SIGINT);
-}
-
-void st_signals_block(void)
-{
-    sigset_t set;
-
-    stop_signals(&set);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
-}
-
-/* The signal that asked to stop, or 0. After the first one they act as usual again, so a second one ends the process at once. */
-static int asked_to_stop(void)
-{
-    const struct timespec now = {0, 0};
-    sigset_t set;
-    int sig;
-
-    stop_signals(&set);
-    sig = sigtimedwait(&set, NULL, &now);
-    if (sig <= 0) return 0;
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-    return sig;
-}
 
 static int write_step(st_run *r, const st_step_result *s, double lr, st_error *e)
 {
@@ -50,18 +23,27 @@ static int write_step(st_run *r, const st_step_result *s, double lr, st_error *e
     st_metrics_count(m, "trained_tokens", s->trained);
     if (s->skipped) st_metrics_text(m, "skipped", s->bad);
     for (int32_t i = 0; i < s->n_metrics; i++)
-        if (s->metrics[i].valid && strcmp(s->metrics[i].name, "loss") != 0) st_metrics_number(m, s->metrics[i].name, s->metrics[i].value);
+        if (s->metrics[i].valid && strcmp(s->metrics[i].name, "loss") != 0)
+            st_metrics_number(m, s->metrics[i].name, s->metrics[i].value);
     return st_metrics_end(m, e);
 }
 
 /* A step whose result is not finite changed nothing. Stopping leaves the last good checkpoint as the newest. */
 static int judge_step(st_run *r, const st_step_result *s, st_error *e)
 {
+    if (s->trained == 0 && !r->told_untrained) {
+        r->told_untrained = 1; /* once; a run that goes on like this ends with an error */
+        st_progress_clear(r->line);
+        st_log_write(r->base->log, 2, "train", "step %lld: no token is a trained target, nothing was learnt",
+                     (long long)r->at.step);
+    }
     if (!s->skipped) return ST_OK;
     st_progress_clear(r->line);
-    st_log_write(r->base->log, 2, "train", "step %lld changed nothing: %s", (long long)r->at.step, s->bad);
-    if (r->config.run.on_nan == ST_ON_NAN_SKIP) return ST_OK;
-    st_fail(e, ST_E_FAULT, "step %lld: %s", (long long)r->at.step, s->bad);
+    if (r->config.run.on_nan == ST_ON_NAN_SKIP) {
+        st_log_write(r->base->log, 2, "train", "step %lld changed nothing: %s", (long long)r->at.step, s->bad);
+        return ST_OK;
+    }
+    st_fail(e, ST_E_FAULT, "step %lld changed nothing: %s", (long long)r->at.step, s->bad);
     st_error_hint(e, "lower [schedule] lr or [optimizer] clip; [run] on_nan = skip goes on");
     return ST_E_FAULT;
 }
@@ -70,63 +52,86 @@ static int one_step(st_run *r, st_error *e)
 {
     st_schedule schedule = {.size = sizeof schedule, .step = r->at.step + 1, .lr_scale = 1};
     st_step_result s = {0};
+    double start = st_clock();
     int end;
 
     schedule.lr = st_learning_rate(&r->config.schedule, schedule.step, r->config.run.steps);
     ST_TRY(st_loader_next(r->train, r->rows, r->micros, (int32_t)r->config.batch.samples, &end, e));
-    ST_TRY(st_model_step(r->model, (const st_packed_row *const *)r->rows, r->micros, &schedule, r->config.clip.clip, &s, e));
+    ST_TRY(st_model_step(r->model, (const st_packed_row *const *)r->rows, r->micros, &schedule, r->config.clip.clip, &s,
+                         e));
     r->at.step++;
     r->at.tokens += s.tokens;
     r->at.trained += s.trained;
-    if (s.trained == 0) st_log_write(r->base->log, 2, "train", "step %lld: no token is a trained target, nothing was learnt", (long long)r->at.step);
     ST_TRY(write_step(r, &s, schedule.lr, e));
     ST_TRY(judge_step(r, &s, e));
-    st_progress_step(r->line, r->at.step, s.loss, schedule.lr, s.grad_norm, s.tokens);
+    st_progress_step(r->line, r->at.step, &s, schedule.lr, st_clock() - start);
     return ST_OK;
 }
 
 static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
-static int run_steps(st_run *r, int *stopped, st_error *e)
-{
-    const st_train_config *c = &r->config;
-    int64_t trained = r->at.trained;
+static bool is_last(const st_run *r) { return r->at.step == r->config.run.steps; }
 
-    while (r->at.step < c->run.steps) {
-        int sig;
-        ST_TRY(one_step(r, e));
-        bool last = r->at.step == c->run.steps;
-        if (!last && due(c->eval.every, r->at.step)) ST_TRY(st_run_evaluate(r, e));
-        if (due(c->checkpoint.every, r->at.step) || (last && c->checkpoint.at_end)) ST_TRY(st_run_save(r, e));
-        if (!last && (sig = asked_to_stop()) != 0) {
-            *stopped = 1;
-            st_progress_clear(r->line);
-            ST_TRY(st_run_save(r, e));
-            st_log_write(r->base->log, 3, "train", "stopped by %s after step %lld, saved; --resume goes on", sig == SIGTERM ? "SIGTERM" : "SIGINT",
-                         (long long)r->at.step);
-            return ST_OK;
-        }
-    }
-    if (r->at.trained == trained) {
-        st_fail(e, ST_E_DATA, "no token of the whole run was a trained target");
-        st_error_hint(e, "look at the chat layout and the data set: which turns are trained?");
-        return ST_E_DATA;
-    }
-    return st_run_report(r, e);
+static int evaluate_if_due(st_run *r, st_error *e)
+{
+    return !is_last(r) && r->at.step > 0 && due(r->config.eval.every, r->at.step) ? st_run_evaluate(r, e) : ST_OK;
 }
 
-int st_train(st_base *base, const st_train_options *options, int *stopped, st_diags *d)
+static int run_steps(st_run *r, st_error *e)
 {
-    st_run r = {.base = base, .options = options, .spec = options->spec, .arena = st_arena_create(0), .saved_step = -1};
+    const st_checkpoint_keys *k = &r->config.checkpoint;
+
+    ST_TRY(evaluate_if_due(r, e)); /* of the step that a resume begins at */
+    while (!is_last(r) && !st_stop_asked(&r->stop)) {
+        ST_TRY(one_step(r, e));
+        if (due(k->every, r->at.step) || (is_last(r) && k->at_end)) ST_TRY(st_run_save(r, e));
+        ST_TRY(evaluate_if_due(r, e));
+    }
+    return ST_OK;
+}
+
+static int end_stopped(st_run *r, st_error *e)
+{
+    const char *name = r->stop.signal == SIGTERM ? "SIGTERM" : "SIGINT";
+
+    st_progress_clear(r->line);
+    if (r->at.step == 0) {
+        st_log_write(r->base->log, 3, "train", "stopped by %s before the first step", name);
+        return ST_OK;
+    }
+    ST_TRY(st_run_save(r, e));
+    st_log_write(r->base->log, 3, "train", "stopped by %s after step %lld, saved; --resume goes on", name,
+                 (long long)r->at.step);
+    return ST_OK;
+}
+
+static int run(st_run *r, st_error *e)
+{
+    ST_TRY(run_steps(r, e));
+    if (!st_stop_asked(&r->stop)) {
+        if (r->at.trained == 0) {
+            st_fail(e, ST_E_DATA, "no token of the whole run was a trained target");
+            st_error_hint(e, "look at the chat layout and the data set: which turns are trained?");
+            return ST_E_DATA;
+        }
+        ST_TRY(st_run_report(r, e));
+    }
+    return r->stop.signal ? end_stopped(r, e) : ST_OK;
+}
+
+int st_train(st_base *base, const st_train_options *options, st_diags *d)
+{
+    st_run r = {.base = base, .options = options, .spec = options->spec, .arena = st_arena_create(0)};
     st_error e = {0};
     int rc;
 
-    *stopped = 0;
-    if (!r.arena) return st_diags_add(d, &(st_error){.code = ST_E_NOMEM, .message = "no memory for a run"}, NULL, false);
+    if (!r.arena)
+        return st_diags_add(d, &(st_error){.code = ST_E_NOMEM, .message = "no memory for a run"}, NULL, false);
     rc = st_run_prepare(&r, d);
+    if (rc == ST_OK) rc = st_run_place(&r, d);
     if (rc == ST_OK) {
         rc = st_run_start(&r, &e);
-        if (rc == ST_OK) rc = run_steps(&r, stopped, &e);
+        if (rc == ST_OK) rc = run(&r, &e);
         if (rc != ST_OK) {
             if (r.line) st_progress_clear(r.line);
             st_diags_add(d, &e, NULL, false);

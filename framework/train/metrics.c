@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/metrics.c - OUT/metrics.jsonl. A line is written whole, so a killed run leaves at most one torn line, which a resume cuts. */
+/* train/metrics.c - OUT/metrics.jsonl. A line is written whole, so a killed run leaves at most one torn line, which a
+ * resume cuts. */
 #include "config.h"
+
 #include "train/train.h"
 #include <errno.h>
 #include <math.h>
@@ -8,24 +10,38 @@
 #include <string.h>
 #include <unistd.h>
 
-struct st_metrics { FILE *file; char *path; st_buf line; };
+struct st_metrics {
+    FILE *file;
+    char *path;
+    st_buf line;
+};
 
-/* Length of the leading lines of `text` whose step is at most keep_to. */
-static size_t kept_length(const char *text, size_t n, int64_t keep_to)
+/* Whether a line was written before a checkpoint of that step: a training line up to it, an evaluation of an earlier
+ * one. */
+static bool is_before(const char *line, size_t n, int64_t step)
 {
-    static const char head[] = "{\"step\": ";
+    static const char head[] = "{\"step\": ", loss[] = ", \"loss\": ";
+    char *rest;
+
+    if (n < sizeof head || memcmp(line, head, sizeof head - 1) != 0) return false;
+    int64_t of = strtoll(line + sizeof head - 1, &rest, 10);
+    return of < step || (of == step && strncmp(rest, loss, sizeof loss - 1) == 0);
+}
+
+/* Length of the leading lines of `text`, which ends with NUL, that a run resumed at `step` keeps. */
+static size_t kept_length(const char *text, size_t n, int64_t step)
+{
     size_t at = 0;
 
     while (at < n) {
         const char *end = memchr(text + at, '\n', n - at);
-        if (!end || n - at < sizeof head || memcmp(text + at, head, sizeof head - 1) != 0) break;
-        if (strtoll(text + at + sizeof head - 1, NULL, 10) > keep_to) break;
+        if (!end || !is_before(text + at, n - at, step)) break;
         at = (size_t)(end - text) + 1;
     }
     return at;
 }
 
-static int cut(const char *path, int64_t keep_to, st_error *e)
+static int cut(const char *path, int64_t step, st_error *e)
 {
     st_arena *arena = st_arena_create(0);
     char *text;
@@ -34,12 +50,12 @@ static int cut(const char *path, int64_t keep_to, st_error *e)
 
     if (!arena) return st_fail(e, ST_E_NOMEM, "no memory to read %s", path);
     rc = st_file_read(path, arena, &text, &n, e);
-    if (rc == ST_OK && truncate(path, (off_t)kept_length(text, n, keep_to)) != 0) rc = st_fail_errno(e, path, "cut");
+    if (rc == ST_OK && truncate(path, (off_t)kept_length(text, n, step)) != 0) rc = st_fail_errno(e, path, "cut");
     st_arena_destroy(arena);
     return rc;
 }
 
-int st_metrics_open(const char *path, int64_t keep_to, st_metrics **out, st_error *e)
+int st_metrics_open(const char *path, int64_t resume_at, st_metrics **out, st_error *e)
 {
     st_metrics *m = calloc(1, sizeof *m);
 
@@ -47,14 +63,14 @@ int st_metrics_open(const char *path, int64_t keep_to, st_metrics **out, st_erro
         free(m);
         return st_fail(e, ST_E_NOMEM, "no memory to open %s", path);
     }
-    if (keep_to >= 0 && st_path_exists(path)) {
-        int rc = cut(path, keep_to, e);
+    if (resume_at >= 0 && st_path_exists(path)) {
+        int rc = cut(path, resume_at, e);
         if (rc != ST_OK) {
             st_metrics_close(m);
             return rc;
         }
     }
-    m->file = fopen(path, keep_to >= 0 ? "a" : "w");
+    m->file = fopen(path, resume_at >= 0 ? "ae" : "we");
     if (!m->file) {
         int rc = st_fail_errno(e, path, "open");
         st_metrics_close(m);
@@ -64,11 +80,10 @@ int st_metrics_open(const char *path, int64_t keep_to, st_metrics **out, st_erro
     return ST_OK;
 }
 
-int st_metrics_begin(st_metrics *m, int64_t step)
+void st_metrics_begin(st_metrics *m, int64_t step)
 {
     m->line.n = 0;
     st_buf_printf(&m->line, "{\"step\": %lld", (long long)step);
-    return ST_OK;
 }
 
 void st_metrics_number(st_metrics *m, const char *key, double value)

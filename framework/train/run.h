@@ -11,23 +11,31 @@ typedef struct st_run {
     st_train_config config;
     st_arena *arena;
     st_model *model;
-    st_loader *train, *valid;      /* valid NULL: the spec has none */
-    st_packed_row **rows;          /* [micros] of one step */
+    st_loader *train, *valid;      /* valid NULL: the spec has none                                          */
+    st_packed_row **rows;          /* [micros] of one step                                                   */
     st_packed_row *valid_row;
     int32_t micros;
-    const char *output, *checkpoints;
+    const char *output;            /* folder of the run                                                      */
+    const char *resumed;           /* checkpoint to go on from; NULL: a new run                              */
+    st_checkpoint_texts texts;
     st_metrics *metrics;
-    st_progress_line *line;
-    st_progress at;                /* done so far */
-    int64_t saved_step;            /* newest checkpoint of this process, -1: none */
+    st_progress *line;
+    st_stop stop;
+    st_checkpoint_state at;        /* done so far                                                            */
+    int64_t saved_step;            /* newest checkpoint of this run, -1: none                                */
+    int32_t told_untrained;
 } st_run;
 
-/* setup.c: spec to a run that is ready for its first step; nothing is made on disk before every check has passed. */
+/* prepare.c: a spec to a checked model and opened data; nothing is made on disk and no device is opened. Commands that
+ * only look at a spec use it too. */
 int st_run_prepare(st_run *, st_diags *);
-int st_run_start_model(st_run *, st_error *); /* plans, opens, makes rows */
-int st_run_start(st_run *, st_error *);
 void st_run_close(st_run *);
-/* finish.c: checkpoints and evaluation on the way and at the end. */
+/* resume.c: the folder of the run; whether a new run may begin there, or which checkpoint goes on. Reads only. */
+int st_run_place(st_run *, st_diags *);
+/* start.c: the device, the weights, then the folder. */
+int st_run_open_model(st_run *, st_error *); /* plans, opens, makes rows */
+int st_run_start(st_run *, st_error *);
+/* finish.c: checkpoints and evaluations on the way and at the end. */
 int st_run_save(st_run *, st_error *);
 int st_run_evaluate(st_run *, st_error *);
 int st_run_report(st_run *, st_error *);

@@ -11,8 +11,15 @@ typedef struct st_run_keys { const char *name, *output; int64_t seed, steps; int
 typedef struct st_schedule_keys { double lr, final_ratio; int64_t warmup, decay; int32_t kind; } st_schedule_keys;
 typedef struct st_clip_keys { double clip; } st_clip_keys;
 typedef struct st_batch_keys { int64_t samples; } st_batch_keys;
-typedef struct st_eval_keys { int64_t every, samples, show; int32_t at_end, permute_media; int64_t show_tokens; } st_eval_keys;
-typedef struct st_checkpoint_keys { int64_t every, keep; int32_t at_end; const char *from, *from_hf; } st_checkpoint_keys;
+typedef struct st_eval_keys {
+    int64_t every, samples, show, show_tokens;
+    int32_t at_end, permute_media;
+} st_eval_keys;
+typedef struct st_checkpoint_keys {
+    int64_t every, keep;
+    int32_t at_end;
+    const char *from, *from_hf;
+} st_checkpoint_keys;
 typedef struct st_log_keys { int64_t every; } st_log_keys;
 typedef struct st_train_config {
     st_run_keys run;
@@ -27,14 +34,17 @@ int st_train_config_bind(st_spec *, st_train_config *, st_diags *);
 int st_train_key_tables(const st_key_table **); /* these keys; -> how many */
 
 /* ---- schedule (schedule.c) ---- */
-/* Learning rate of a step counted from 1. Warm-up rises linearly and reaches lr at step `warmup`: step 1 trains at lr / warmup. */
+/* Learning rate of a step counted from 1. Warm-up rises linearly and reaches lr at step `warmup`: step 1 trains at
+ * lr / warmup. From there the shape goes on, and the last step has lr * final_ratio. */
 double st_learning_rate(const st_schedule_keys *, int64_t step, int64_t steps);
 
 /* ---- metrics (metrics.c): OUT/metrics.jsonl, one object a line; nothing in it depends on a clock ---- */
 typedef struct st_metrics st_metrics;
-/* keep_to >= 0: lines of later steps are cut off first (resume), so a resumed file equals an unbroken one. -1: a new file. */
-int st_metrics_open(const char *path, int64_t keep_to, st_metrics **, st_error *);
-int st_metrics_begin(st_metrics *, int64_t step);
+/* A line of a training step has "loss" behind its step; all others are evaluations made after it. resume_at >= 0: what
+ * was written after the training line of that step is cut off, so that a resumed file equals an unbroken one. -1: a
+ * new file. */
+int st_metrics_open(const char *path, int64_t resume_at, st_metrics **, st_error *);
+void st_metrics_begin(st_metrics *, int64_t step);
 void st_metrics_number(st_metrics *, const char *key, double value); /* not finite: null */
 void st_metrics_count(st_metrics *, const char *key, int64_t value);
 void st_metrics_text(st_metrics *, const char *key, const char *value);
@@ -42,24 +52,47 @@ int st_metrics_end(st_metrics *, st_error *);
 void st_metrics_close(st_metrics *);
 
 /* ---- progress (progress.c): one live line on a terminal, a line now and then elsewhere ---- */
-typedef struct st_progress_line st_progress_line;
-st_progress_line *st_progress_open(FILE *, int64_t first, int64_t steps);
-void st_progress_step(st_progress_line *, int64_t step, double loss, double lr, double grad_norm, int64_t tokens);
-void st_progress_clear(st_progress_line *); /* before other text goes to the screen */
-double st_progress_seconds(const st_progress_line *);
-double st_progress_rate(const st_progress_line *); /* tokens per second since the start */
-void st_progress_close(st_progress_line *);
+typedef struct st_progress_view {
+    int64_t step, steps;
+    double loss, lr, grad_norm, tokens_per_second, seconds_left;
+} st_progress_view;
+int st_progress_text(const st_progress_view *, char *out, size_t n); /* as snprintf */
+typedef struct st_progress st_progress;
+st_progress *st_progress_open(FILE *, int64_t first, int64_t steps);
+void st_progress_step(st_progress *, int64_t step, const st_step_result *, double lr, double seconds);
+void st_progress_clear(st_progress *); /* before other text goes to the screen */
+double st_progress_seconds(const st_progress *);
+double st_progress_rate(const st_progress *); /* tokens per second of the steps */
+void st_progress_close(st_progress *);
 double st_clock(void); /* seconds, monotonic */
 
+/* ---- stopping (stop.c) ---- */
+/* SIGTERM and SIGINT wait until they are asked for. After the first one they act as usual again, so that a second one
+ * ends the process at once. */
+typedef struct st_stop { int32_t signal; } st_stop;
+void st_stop_block(void); /* before any thread is made */
+bool st_stop_asked(st_stop *);
+
 /* ---- evaluation (evaluate.c): teacher forced ---- */
-typedef struct st_scores { double loss, accuracy, content; int64_t trained, content_tokens, samples; } st_scores; /* NaN: no such token */
-/* limit: at most so many samples, 0 = all. The loader is rewound before and after. */
-int st_evaluate(st_model *, st_loader *, st_packed_row *, int64_t limit, st_scores *, st_error *);
+typedef struct st_scores {
+    double loss, accuracy, content; /* NaN: no such token */
+    int64_t trained, content_tokens, samples;
+} st_scores;
+/* limit: at most so many samples, 0 = all. The loader is rewound before and after. stop (NULL: never) is asked between
+ * rows; when it says so the scores are of what was seen. */
+int st_evaluate(st_model *, st_loader *, st_packed_row *, int64_t limit, st_stop *, st_scores *, st_error *);
 
 /* ---- greedy, free-running text (generate.c) ---- */
 typedef struct st_generated { const char *id, *truth, *text; int64_t index; } st_generated;
-/* Continues the prompts of `n` samples together, at most max_tokens each, until `end_id`. Strings live in the arena. */
-int st_generate(st_model *, st_loader *, const int64_t *index, int32_t n, int32_t max_tokens, int32_t end_id, st_arena *, st_generated *, st_error *);
+typedef struct st_generation {
+    st_model *model;
+    st_loader *loader;
+    int32_t max_tokens; /* of one text; it also ends at the end of its turn, and when its row is full */
+    st_stop *stop;      /* asked between tokens; NULL: never */
+    st_arena *arena;    /* for the strings */
+} st_generation;
+/* Continues the prompts of the first n samples that can be used; -> how many in *made. */
+int st_generate(const st_generation *, int32_t n, st_generated *, int32_t *made, st_error *);
 
 /* ---- the loop (loop.c) ---- */
 typedef struct st_train_options {
@@ -68,8 +101,7 @@ typedef struct st_train_options {
     int32_t resume;         /* 1: go on from the newest checkpoint in the output folder */
     FILE *screen;           /* progress and results */
 } st_train_options;
-/* Checks everything, then makes the output folder, then trains. ST_OK also when SIGTERM or SIGINT ended it after a save
- * (*stopped = 1). The caller has blocked these signals before any thread was made (st_signals_block). */
-int st_train(st_base *, const st_train_options *, int *stopped, st_diags *);
-void st_signals_block(void);
+/* Checks everything, then makes the output folder, then trains. ST_OK also when SIGTERM or SIGINT ended it after a
+ * save. The caller has blocked these signals (st_stop_block). */
+int st_train(st_base *, const st_train_options *, st_diags *);
 #endif

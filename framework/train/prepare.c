@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/prepare.c - from a spec to a checked run. Every room reports all it finds; what depends on a broken room is
+ * left out. */
+#include "config.h"
+
+#include "train/run.h"
+
+static int open_data(st_run *r, st_diags *d)
+{
+    st_data_context c = {.base = r->base,
+                         .spec = r->spec,
+                         .registry = r->options->registry,
+                         .shape = st_model_shape(r->model),
+                         .position = st_model_position(r->model),
+                         .encoder = st_model_encoder(r->model),
+                         .vocab = st_model_vocab(r->model),
+                         .seed = (uint64_t)r->config.run.seed};
+    int rc;
+
+    if (!st_spec_has(r->spec, "dataset.train"))
+        return st_spec_fail(r->spec, d, NULL, "add [dataset.train] with plugin = cord_v2 and path = FOLDER",
+                            "there is no [dataset.train]");
+    rc = st_loader_open(&c, "dataset.train", 1, &r->train, d);
+    if (st_spec_has(r->spec, "dataset.valid")) {
+        int rv = st_loader_open(&c, "dataset.valid", 0, &r->valid, d);
+        if (rc == ST_OK) rc = rv;
+    }
+    return rc;
+}
+
+static int first_error(const st_diags *d)
+{
+    for (int32_t i = 0; i < d->n; i++)
+        if (!d->item[i].warning) return d->item[i].error.code;
+    return ST_E_CONFIG;
+}
+
+int st_run_prepare(st_run *r, st_diags *d)
+{
+    int before = d->errors;
+    st_error e = {0};
+
+    (void)st_train_config_bind(r->spec, &r->config, d);
+    if (st_model_build(r->base, r->spec, r->options->registry, 1, &r->model, d) == ST_OK) (void)open_data(r, d);
+    (void)st_spec_check_unused(r->spec, d);
+    if (d->errors != before) return first_error(d);
+    if (st_checkpoint_make_texts(r->spec, r->model, r->arena, &r->texts, &e) != ST_OK)
+        return st_diags_add(d, &e, NULL, false);
+    r->at.seed = (uint64_t)r->config.run.seed;
+    r->at.spec_hash = st_spec_hash(r->spec);
+    r->saved_step = -1;
+    return ST_OK;
+}
+
+void st_run_close(st_run *r)
+{
+    st_progress_close(r->line);
+    st_metrics_close(r->metrics);
+    st_loader_close(r->train);
+    st_loader_close(r->valid);
+    st_model_destroy(r->model);
+    st_arena_destroy(r->arena);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/start.c - device, weights and the folder of a run, up to its first step. */
+#include "config.h"
+
+#include "train/run.h"
+#include <inttypes.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+static int make_rows(st_run *r, st_error *e)
+{
+    const st_row_shape *shape = st_model_shape(r->model);
+
+    r->micros = st_model_micros(r->model);
+    r->rows = ST_NEW_N(r->arena, st_packed_row *, r->micros);
+    if (!r->rows) return st_fail(e, ST_E_NOMEM, "no memory for %d rows", r->micros);
+    for (int32_t i = 0; i < r->micros; i++) ST_TRY(st_row_create(r->arena, shape, &r->rows[i], e));
+    return r->valid ? st_row_create(r->arena, shape, &r->valid_row, e) : ST_OK;
+}
+
+int st_run_open_model(st_run *r, st_error *e)
+{
+    ST_TRY(st_model_plan(r->model, e));
+    ST_TRY(st_model_open(r->model, e));
+    return make_rows(r, e);
+}
+
+/* ---- weights ---- */
+
+/* The folder of a run stands for its newest checkpoint. */
+static int load_from(st_run *r, const char *dir, st_error *e)
+{
+    st_checkpoint_state state;
+    char *latest;
+
+    ST_TRY(st_checkpoint_latest(dir, r->arena, &latest, e));
+    if (latest) dir = latest;
+    ST_TRY(st_checkpoint_read_state(dir, r->arena, &state, e));
+    ST_TRY(st_checkpoint_load(dir, r->model, 0, e));
+    st_log_write(r->base->log, 3, "train", "weights from %s, step %lld", dir, (long long)state.step);
+    return ST_OK;
+}
+
+static int load_weights(st_run *r, st_error *e)
+{
+    const st_checkpoint_keys *k = &r->config.checkpoint;
+
+    if (r->resumed) {
+        ST_TRY(st_checkpoint_load(r->resumed, r->model, 1, e));
+        return st_loader_restore(r->train, &r->at.train, e);
+    }
+    ST_TRY(st_model_init(r->model, (uint64_t)r->config.run.seed, e));
+    if (k->from) return load_from(r, k->from, e);
+    if (!k->from_hf) return ST_OK;
+    ST_TRY(st_checkpoint_load_hf(k->from_hf, r->model, e));
+    st_log_write(r->base->log, 3, "train", "weights from %s", k->from_hf);
+    return ST_OK;
+}
+
+/* ---- the folder ---- */
+
+static void log_head(st_run *r)
+{
+    static const char *const precision[] = {[ST_F64] = "f64", [ST_F32] = "f32", [ST_BF16] = "bf16"};
+    st_plan_bytes plan;
+    struct utsname u;
+    st_log *log = r->base->log;
+
+    st_model_plan_bytes(r->model, &plan);
+    if (uname(&u) != 0) memset(&u, 0, sizeof u);
+    st_log_write(log, 3, "train", "strata %s, %s %s", PACKAGE_VERSION, u.sysname, u.machine);
+    st_log_write(log, 3, "train", "spec %s, hash %016" PRIx64, st_spec_path(r->spec), r->at.spec_hash);
+    st_log_write(log, 3, "train", "device %s, precision %s", st_model_device(r->model),
+                 precision[st_model_dtype(r->model)]);
+    st_log_write(log, 3, "train", "pattern %s, %lld parameters trained", st_model_pattern(r->model),
+                 (long long)st_model_parameters(r->model, NULL));
+    st_log_write(log, 3, "train", "%d row%s of %d tokens a step, %.1f MiB planned", r->micros,
+                 r->micros == 1 ? "" : "s", st_model_shape(r->model)->tokens, (double)plan.total / 1048576.0);
+    st_log_write(log, 3, "train", "data %lld training samples, %lld for evaluation",
+                 (long long)st_loader_count(r->train), r->valid ? (long long)st_loader_count(r->valid) : 0);
+    if (r->resumed) st_log_write(log, 3, "train", "goes on from %s at step %lld", r->resumed, (long long)r->at.step);
+}
+
+/* The resolved spec, for people; a resume takes the checkpoint's. */
+static int write_spec(st_run *r, st_error *e)
+{
+    st_buf text = {0};
+    int rc;
+
+    st_spec_write(r->spec, &text);
+    rc = text.failed ? st_fail(e, ST_E_NOMEM, "no memory for the resolved spec")
+                     : st_file_write_atomic(st_path_join(r->arena, r->output, "spec.ini"), text.data, text.n, e);
+    st_buf_free(&text);
+    return rc;
+}
+
+static int open_folder(st_run *r, st_error *e)
+{
+    ST_TRY(st_make_dirs(st_path_join(r->arena, r->output, "checkpoints"), e));
+    ST_TRY(st_log_file(r->base->log, st_path_join(r->arena, r->output, "log"), e));
+    log_head(r);
+    ST_TRY(write_spec(r, e));
+    return st_metrics_open(st_path_join(r->arena, r->output, "metrics.jsonl"), r->resumed ? r->at.step : -1,
+                           &r->metrics, e);
+}
+
+int st_run_start(st_run *r, st_error *e)
+{
+    ST_TRY(st_run_open_model(r, e));
+    ST_TRY(load_weights(r, e));
+    ST_TRY(open_folder(r, e));
+    r->line = st_progress_open(r->options->screen, r->at.step, r->config.run.steps);
+    return r->line ? ST_OK : st_fail(e, ST_E_NOMEM, "no memory for the progress line");
+}
