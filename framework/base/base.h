@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base/base.h - what every room of the host uses: errors, log, arenas, strings, files, random numbers, threads.
+/* base/base.h - what every room of the host uses: errors, log, arenas, strings, files, time, random numbers, threads.
  * No globals: a struct st_base is made once in main() and passed down (its st_host is what plugins get). */
 #ifndef ST_BASE_H
 #define ST_BASE_H
@@ -61,6 +61,9 @@ int st_make_dirs(const char *path, st_error *);
 char *st_path_join(st_arena *, const char *dir, const char *name); /* absolute name: as it is */
 char *st_path_dir(st_arena *, const char *path);
 bool st_path_exists(const char *);
+
+/* ---- time (clock.c) ---- */
+double st_clock(void); /* seconds from a fixed moment, never going back */
 
 /* ---- counter-based random numbers (rng.c): Philox 4x32-10, the same on every machine and cut ---- */
 void st_uniform(uint64_t seed, uint64_t stream, int64_t first, int64_t n, double *out); /* (0,1) */

@@ -2,7 +2,7 @@
 /* model/linear.c - y = act(x W^T + bias) and its backward, by weight handle. */
 #include "model/private.h"
 
-static const st_model *model_of(st_step *s) { return ((st_run *)(void *)s)->m; }
+static const st_model *model_of(st_step *s) { return ((model_run *)(void *)s)->m; }
 
 static int check(st_step *s, st_wid id, const st_tensor *w, const st_tensor *in, const st_tensor *out)
 {

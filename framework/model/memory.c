@@ -239,7 +239,7 @@ st_tensor model_scratch(st_model *m, int32_t dtype, int64_t rows, int64_t cols)
 /* Kept memory only when this call's backward follows and the slot is not dropped; else scratch, absent in backward. */
 st_tensor model_memory(st_step *s, int32_t slot, uint32_t flags, int32_t dtype, int64_t rows, int64_t cols)
 {
-    st_run *r = (st_run *)(void *)s;
+    model_run *r = (model_run *)(void *)s;
     st_model *m = r->m;
     const context *c = &r->now;
     bool kept = slot >= 0 && c->train && !c->dry && !(c->drop >> (slot & 31) & 1u);

@@ -120,7 +120,10 @@ typedef struct st_plan_bytes {
 void st_model_plan_bytes(const st_model *, st_plan_bytes *);
 double st_model_flops(const st_model *);          /* counted by planning: one row forward + backward */
 double st_model_gemm_flops(const st_model *);     /* of these, matrix products                         */
-typedef struct st_op_time { const char *name; double seconds, flops, bytes; int64_t calls; } st_op_time;
+typedef struct st_op_time {
+    const char *name; double seconds, flops, bytes; int64_t calls;
+    int32_t product;               /* 1: a matrix product or made of them, counted in st_model_gemm_flops     */
+} st_op_time;
 /* FLOP/s of the backend's own product of two large matrices in the run's precision, best of `seconds`. */
 int st_model_gemm_rate(st_model *, double seconds, double *rate, st_error *);
 void st_model_profile(st_model *, int on);        /* host clock around every launch                    */

@@ -185,7 +185,8 @@ int st_model_state_write(st_model *m, int32_t i, const void *in, st_error *e)
 void st_model_profile(st_model *m, int on)
 {
     if (on && !m->profile)
-        for (int32_t i = 0; i < m->n_times; i++) m->times[i] = (st_op_time){.name = m->times[i].name};
+        for (int32_t i = 0; i < m->n_times; i++)
+            m->times[i] = (st_op_time){.name = m->times[i].name, .product = m->times[i].product};
     m->profile = on;
 }
 

@@ -126,7 +126,7 @@ typedef struct context {           /* who is running; saved on entry of a nested
 } context;
 
 enum { PLAN_NO = 0, PLAN_COUNT, PLAN_PEAKS };
-typedef struct st_run {            /* the step that runs */
+typedef struct model_run {         /* the step that runs */
     st_step s;                     /* must be first: callbacks get st_step * */
     st_model *m;
     context now;
@@ -138,9 +138,9 @@ typedef struct st_run {            /* the step that runs */
     int32_t order;                 /* contributions seen in this backward pass                               */
     st_tensor features, d_features;
     int32_t loss_cell[9];          /* metric that holds the loss of a depth; -1: the host's own cell          */
-} st_run;
+} model_run;
 
-typedef struct run_queue { st_queue q; st_run *run; } run_queue; /* q first: the backend's callbacks get it */
+typedef struct run_queue { st_queue q; model_run *run; } run_queue; /* q first: the backend's callbacks get it */
 
 /* ---- the model ---- */
 struct st_model {
@@ -190,7 +190,7 @@ struct st_model {
     size_t row_at[16], tile_at[8];
     st_row row; st_media_batch batch;
 
-    st_run run;
+    model_run run;
     run_queue queues[ST_LANES];
     st_event *lane_event[ST_LANES];
     st_device *device; char device_words[256];

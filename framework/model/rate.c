@@ -3,17 +3,8 @@
 #include "config.h"
 #include "model/private.h"
 #include <stdlib.h>
-#include <time.h>
 
 #define SIDE 1536 /* large enough that edges and start-up vanish, small enough to be short */
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int take(st_model *m, st_tensor *t, st_error *e)
 {
@@ -36,14 +27,14 @@ static int take(st_model *m, st_tensor *t, st_error *e)
 static int measure(st_model *m, const st_tensor t[3], double seconds, double *rate, st_error *e)
 {
     st_gemm g = {.a = &t[0], .b = &t[1], .c = &t[2], .alpha = 1, .trans = 2};
-    double start = now();
+    double start = st_clock();
 
     *rate = 0;
-    for (int i = 0; i < 3 || now() - start < seconds; i++) {
-        double before = now(), took;
+    for (int i = 0; i < 3 || st_clock() - start < seconds; i++) {
+        double before = st_clock(), took;
         if (m->ops.gemm(&m->queues[0].q, &g) != ST_OK || m->be.sync(m->device, e) != ST_OK)
             return st_fail(e, ST_E_DEVICE, "the backend's product failed");
-        took = now() - before;
+        took = st_clock() - before;
         m->scratch.used = 0;
         if (2.0 * SIDE * SIDE * SIDE / took > *rate) *rate = 2.0 * SIDE * SIDE * SIDE / took;
     }

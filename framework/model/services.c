@@ -4,7 +4,7 @@
 #include "model/private.h"
 #include <string.h>
 
-static st_model *model_of(st_step *s) { return ((st_run *)(void *)s)->m; }
+static st_model *model_of(st_step *s) { return ((model_run *)(void *)s)->m; }
 
 /* Row `depth` of a list [1 + depths, tokens]. */
 static st_tensor depth_row(const st_tensor *t, int32_t depth)

@@ -77,7 +77,7 @@ static int norm_bwd(st_model *m, const model_stack *st, int32_t w, int32_t b, co
 /* The layer's own forward. dry: the first pass of a full recompute keeps nothing. */
 int model_call_forward(st_model *m, model_part *p, frame *f, const st_tensor *x, const st_tensor *y, int dry, int muted)
 {
-    st_run *r = &m->run;
+    model_run *r = &m->run;
     int rc;
 
     for (int i = 0; i < MODEL_SLOTS; i++) f->slot[i] = st_absent();
@@ -137,7 +137,7 @@ static int finish_forward(st_model *m, model_stack *st, stack_call *c, int keeps
 int model_stack_forward(st_model *m, model_stack *st, const st_view *v, const st_tensor *u, st_wid norm_w,
                         const st_tensor *out)
 {
-    st_run *run = &m->run;
+    model_run *run = &m->run;
     context saved = run->now;
     int keeps = run->now.train;
     size_t mark = m->scratch.used;
@@ -205,7 +205,7 @@ static int enter_backward(st_model *m, model_stack *st, stack_call *c, const st_
 
 int model_stack_backward(st_model *m, model_stack *st, const st_view *v, const st_tensor *dout, const st_tensor *du)
 {
-    st_run *run = &m->run;
+    model_run *run = &m->run;
     context saved = run->now;
     size_t mark = m->scratch.used;
     int wanted = st->first < st->n || st->input, top;
@@ -255,7 +255,7 @@ static int check_width(st_model *m, const model_stack *st, const st_tensor *t, c
 
 int model_stack_api(st_step *s, int32_t id, const st_view *v, const st_tensor *u, st_wid norm_w, const st_tensor *out)
 {
-    st_model *m = ((st_run *)(void *)s)->m;
+    st_model *m = ((model_run *)(void *)s)->m;
     model_stack *st = nested(m, id);
 
     if (!st) return s->status;
@@ -266,7 +266,7 @@ int model_stack_api(st_step *s, int32_t id, const st_view *v, const st_tensor *u
 
 int model_stack_bwd_api(st_step *s, int32_t id, const st_view *v, const st_tensor *dout, const st_tensor *du)
 {
-    st_model *m = ((st_run *)(void *)s)->m;
+    st_model *m = ((model_run *)(void *)s)->m;
     model_stack *st = nested(m, id);
 
     if (!st) return s->status;

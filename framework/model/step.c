@@ -8,7 +8,7 @@
 
 void model_start(st_model *m)
 {
-    st_run *r = &m->run;
+    model_run *r = &m->run;
     st_axis one = {1, 0};
 
     memset(&m->error, 0, sizeof m->error);

@@ -2,9 +2,8 @@
 /* model/step_api.c - what a running part calls: weights, gradients, launches, groups, lanes, cells, errors. */
 #include "model/private.h"
 #include <string.h>
-#include <time.h>
 
-static st_run *run_of(st_step *s) { return (st_run *)(void *)s; }
+static model_run *run_of(st_step *s) { return (model_run *)(void *)s; }
 
 /* ---- errors ---- */
 
@@ -18,7 +17,7 @@ void model_words(const st_model *m, const model_part *p, char *out, size_t n)
 
 static int fail_text(st_model *m, int code, const char *text)
 {
-    st_run *r = &m->run;
+    model_run *r = &m->run;
     char who[200];
 
     if (r->s.status != ST_OK) return r->s.status;
@@ -54,7 +53,7 @@ static int api_fail(st_step *s, int code, const char *file, int line, const char
 
 static void *queue_scratch(const st_queue *q, size_t bytes)
 {
-    st_run *r = ((const run_queue *)(const void *)q)->run;
+    model_run *r = ((const run_queue *)(const void *)q)->run;
     void *at;
 
     if (r->s.status != ST_OK) return NULL;
@@ -72,7 +71,7 @@ static void *queue_scratch(const st_queue *q, size_t bytes)
 
 static int queue_fail(const st_queue *q, int code, const char *fmt, ...)
 {
-    st_run *r = ((const run_queue *)(const void *)q)->run;
+    model_run *r = ((const run_queue *)(const void *)q)->run;
     char text[400];
     va_list ap;
     va_start(ap, fmt);
@@ -103,13 +102,13 @@ static st_op_time *time_of(st_model *m, const char *name)
         return NULL;
     }
     t = &m->times[m->n_times++];
-    *t = (st_op_time){.name = name};
+    *t = (st_op_time){.name = name, .product = is_product(name)};
     return t;
 }
 
 static void queue_count(const st_queue *q, double flops, double bytes)
 {
-    st_run *r = ((const run_queue *)(const void *)q)->run;
+    model_run *r = ((const run_queue *)(const void *)q)->run;
     st_model *m = r->m;
 
     if (m->counting && !r->now.muted) {
@@ -143,29 +142,22 @@ void model_queues(st_model *m)
 
 /* ---- launches ---- */
 
-static double now_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int api_begin(st_step *s, const char *name)
 {
-    st_run *r = run_of(s);
+    model_run *r = run_of(s);
 
     if (s->status != ST_OK) return 0;
     r->launch = name;
     r->op_open = 0;
     if (r->planning) return 0;
-    if (r->m->profile) r->began = now_seconds();
+    if (r->m->profile) r->began = st_clock();
     return 1;
 }
 
 /* An op's workspace ends with it, so it is given back unless side lanes still run. */
 static int api_end(st_step *s, int rc)
 {
-    st_run *r = run_of(s);
+    model_run *r = run_of(s);
     st_model *m = r->m;
 
     if (rc != ST_OK && s->status == ST_OK) model_fail(m, rc, "the launch failed (%s)", st_code_name(rc));
@@ -173,7 +165,7 @@ static int api_end(st_step *s, int rc)
     if (m->profile && !r->planning && s->status == ST_OK) {
         st_op_time *t = time_of(m, r->launch);
         if (t) {
-            t->seconds += now_seconds() - r->began;
+            t->seconds += st_clock() - r->began;
             t->calls++;
         }
     }
@@ -186,7 +178,7 @@ static int api_end(st_step *s, int rc)
 
 static void apply(st_model *m)
 {
-    st_run *r = &m->run;
+    model_run *r = &m->run;
     st_step *s = &r->s;
     const context *c = &r->now;
 
@@ -245,7 +237,7 @@ st_tensor model_weight_of(st_step *s, st_wid id)
 /* One call is one contribution. The first planning pass counts them; ST_W_BETA weights start by being overwritten. */
 st_tensor model_grad_of(st_step *s, st_wid id, float *beta)
 {
-    st_run *r = run_of(s);
+    model_run *r = run_of(s);
     st_model *m = r->m;
     model_weight *w = s->status == ST_OK ? find(m, id) : NULL;
 
@@ -295,7 +287,7 @@ static size_t api_mark(st_step *s) { return run_of(s)->m->scratch.used; }
 
 static void api_release(st_step *s, size_t mark)
 {
-    st_run *r = run_of(s);
+    model_run *r = run_of(s);
     if (mark >= r->now.scratch && mark <= r->m->scratch.used) r->m->scratch.used = mark;
     else model_fail(r->m, ST_E_INTERNAL, "releases a mark that is not its own");
 }
@@ -305,7 +297,7 @@ static void api_release(st_step *s, size_t mark)
 /* A group of one rank: a copy. The group must exist all the same. */
 static int api_collective(st_step *s, uint32_t what, uint32_t group, const st_tensor *send, const st_tensor *recv)
 {
-    st_run *r = run_of(s);
+    model_run *r = run_of(s);
     st_error e = {0};
 
     if (s->status != ST_OK) return s->status;
@@ -323,7 +315,7 @@ static int api_collective(st_step *s, uint32_t what, uint32_t group, const st_te
 
 static int api_exchange(st_step *s, uint32_t group, const st_blocks *b)
 {
-    st_run *r = run_of(s);
+    model_run *r = run_of(s);
     st_error e = {0};
     st_comm *c;
 
@@ -348,7 +340,7 @@ static int wait_for(st_model *m, int32_t waits, int32_t on)
 
 static int api_lane(st_step *s, uint32_t what, uint32_t lane)
 {
-    st_run *r = run_of(s);
+    model_run *r = run_of(s);
     st_model *m = r->m;
     int32_t here = (int32_t)((const run_queue *)(const void *)s->q - m->queues);
 
@@ -404,7 +396,7 @@ static st_tensor api_tiles(st_step *s, int32_t id)
 
 static st_rotary api_rotary(st_step *s, int32_t id)
 {
-    st_run *r = run_of(s);
+    model_run *r = run_of(s);
     st_model *m = r->m;
     st_rotary none = {st_absent(), st_absent(), 0, 0};
     const model_table *t;
@@ -429,7 +421,7 @@ static st_tensor muted(st_model *m, int64_t n) { return model_cell(m, m->muted_a
 
 static st_tensor api_accum(st_step *s, int32_t id)
 {
-    st_run *r = run_of(s);
+    model_run *r = run_of(s);
     st_model *m = r->m;
     if (s->status != ST_OK) return st_absent();
     if (id < 0 || id >= m->n_accums) {
@@ -450,7 +442,7 @@ static st_tensor api_total(st_step *s, int32_t id)
 
 static st_tensor api_metric(st_step *s, int32_t id)
 {
-    st_run *r = run_of(s);
+    model_run *r = run_of(s);
     st_model *m = r->m;
     if (s->status != ST_OK) return st_absent();
     if (id >= 0 && id < m->n_metrics) return r->now.muted ? muted(m, 2) : model_cell(m, m->metrics[id].at, 2);

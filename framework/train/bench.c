@@ -27,16 +27,6 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool is_product(const char *name)
-{
-    static const char *const products[] = {"gemm",    "linear",    "linear_dx",     "linear_dw",
-                                           "grouped", "attention", "attention_bwd", "xent"};
-
-    for (size_t i = 0; i < ST_COUNT(products); i++)
-        if (strcmp(name, products[i]) == 0) return true;
-    return false;
-}
-
 static int one_step(bench *b, int64_t step, double *seconds, st_error *e)
 {
     st_run *r = &b->run;
@@ -93,7 +83,7 @@ static int profiled_steps(bench *b, st_error *e)
         mean[i].flops /= (double)n;
         mean[i].bytes /= (double)n;
         mean[i].calls /= n;
-        if (is_product(mean[i].name)) b->product_flops += mean[i].flops;
+        if (mean[i].product) b->product_flops += mean[i].flops;
     }
     b->times = mean;
     return ST_OK;

@@ -4,7 +4,6 @@
 
 #include "train/train.h"
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 struct st_progress {
@@ -14,14 +13,6 @@ struct st_progress {
     double trained, speed; /* seconds in steps; seconds per step, smoothed over about 20 */
     int terminal, drawn;
 };
-
-double st_clock(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 st_progress *st_progress_open(FILE *file, int64_t first, int64_t steps)
 {

@@ -64,7 +64,6 @@ void st_progress_clear(st_progress *); /* before other text goes to the screen *
 double st_progress_seconds(const st_progress *);
 double st_progress_rate(const st_progress *); /* tokens per second of the steps */
 void st_progress_close(st_progress *);
-double st_clock(void); /* seconds, monotonic */
 
 /* ---- stopping (stop.c) ---- */
 /* SIGTERM and SIGINT wait until they are asked for. After the first one they act as usual again, so that a second one

@@ -387,6 +387,26 @@ static void states_round_trip(void **state)
     fixture_close(g);
 }
 
+static void a_profile_marks_products(void **state)
+{
+    static const char *const products[] = {"linear", "linear_dx", "linear_dw", "attention", "attention_bwd", "xent"},
+                            *const others[] = {"norm", "glu", "lookup", "gdn_rule"};
+    fixture *f = fixture_open(TEXT_MODEL TEXT_BATCH, 1);
+    st_packed_row *row = make_row(f, packed, 0, 5, 0);
+    const st_op_time *t;
+    int n, seen = 0;
+
+    st_model_profile(f->model, 1);
+    gradients(f, &row, 1);
+    n = st_model_times(f->model, &t);
+    for (int i = 0; i < n; i++) {
+        for (size_t k = 0; k < ST_COUNT(products); k++) seen += !strcmp(t[i].name, products[k]) && t[i].product;
+        for (size_t k = 0; k < ST_COUNT(others); k++) seen += !strcmp(t[i].name, others[k]) && !t[i].product;
+    }
+    assert_int_equal(seen, ST_COUNT(products) + ST_COUNT(others));
+    fixture_close(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -405,6 +425,7 @@ int main(void)
         cmocka_unit_test(a_call_that_was_not_planned_is_refused),
         cmocka_unit_test(a_layer_runs_alone),
         cmocka_unit_test(states_round_trip),
+        cmocka_unit_test(a_profile_marks_products),
     };
     return cmocka_run_group_tests_name("step", tests, NULL, NULL);
 }
