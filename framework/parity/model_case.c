@@ -335,35 +335,24 @@ static int nudge(st_parity *p, st_model *m, st_error *e)
 static double distance(double a, double b) { return b != 0 ? fabs(a - b) / fabs(b) : fabs(a); }
 
 /* Every step by itself: early large losses must not hide later ones. */
-static int compare_curves(st_parity *p, json_t *train, const curve *c, const curve *moved, st_error *e)
+static int compare_curves(st_parity *p, json_t *train, const char *prefix, const curve *c, const curve *moved, st_error *e)
 {
     json_t *losses = json_object_get(train, "losses"), *norms = json_object_get(train, "grad_norms");
     double gate = p->type == ST_PARITY_F64 ? CURVE_F64 : CURVE_F32, loss_reach = 0, norm_reach = 0;
 
     for (size_t i = 0; i < c->n; i++) {
         char name[64];
-        loss_reach = fmax(loss_reach, REACH * distance(moved->loss[i], c->loss[i])); /* once lost, not regained by luck */
-        norm_reach = fmax(norm_reach, REACH * distance(moved->norm[i], c->norm[i]));
-        snprintf(name, sizeof name, "train.loss.%zu", i);
+        if (moved) { /* once lost, not regained by luck */
+            loss_reach = fmax(loss_reach, REACH * distance(moved->loss[i], c->loss[i]));
+            norm_reach = fmax(norm_reach, REACH * distance(moved->norm[i], c->norm[i]));
+        }
+        snprintf(name, sizeof name, "%s.loss.%zu", prefix, i);
         ST_TRY(st_parity_compare_within(p, name, json_number_value(json_array_get(losses, i)), c->loss[i], gate, loss_reach, e));
         if (p->type != ST_PARITY_F64) continue;
-        snprintf(name, sizeof name, "train.grad_norm.%zu", i);
+        snprintf(name, sizeof name, "%s.grad_norm.%zu", prefix, i);
         ST_TRY(st_parity_compare_within(p, name, json_number_value(json_array_get(norms, i)), c->norm[i], gate, norm_reach, e));
     }
     return ST_OK;
-}
-
-/* `fresh` is an open model of its own for the second curve: optimizer state cannot be unmade. */
-static int compare_training(st_parity *p, const st_parity_samples *s, st_model *m, st_model *fresh, json_t *train, st_error *e)
-{
-    size_t steps = json_array_size(json_object_get(train, "losses"));
-    curve c = {.n = p->type == ST_PARITY_F64 ? steps : CURVE_F32_STEPS < steps ? CURVE_F32_STEPS : steps}, moved = c;
-
-    if (c.n == 0) return st_fail(e, ST_E_DATA, "%s: meta.json has an empty training curve", p->dir);
-    ST_TRY(run_curve(p, s, m, train, &c, e));
-    ST_TRY(nudge(p, fresh, e));
-    ST_TRY(run_curve(p, s, fresh, train, &moved, e));
-    return compare_curves(p, train, &c, &moved, e);
 }
 
 static int open_loaded(st_parity *p, const char *text, st_parity_model *pm, st_diags *d)
@@ -376,36 +365,59 @@ static int open_loaded(st_parity *p, const char *text, st_parity_model *pm, st_d
     return rc == ST_OK ? ST_OK : st_diags_add(d, &e, NULL, false);
 }
 
-static int run_case(st_parity *p, json_t *meta, st_parity_samples *s, st_parity_model pm[2], st_diags *d)
+/* The curve of meta.json under `key`, and for one that amplifies rounding a second from moved weights. Each has a model of its own:
+ * optimizer state cannot be unmade. */
+static int compare_training(st_parity *p, const st_parity_samples *s, json_t *meta, const char *key, bool amplifies, st_diags *d)
 {
-    json_t *train = json_object_get(meta, "train");
+    json_t *train = json_object_get(meta, key);
+    size_t steps = json_array_size(json_object_get(train, "losses"));
+    curve c[2] = {{.n = p->type == ST_PARITY_F64 ? steps : CURVE_F32_STEPS < steps ? CURVE_F32_STEPS : steps}};
+    st_error e = {0};
+    st_buf text = {0};
+    int rc = steps ? write_spec(p, s, train, &text, &e) : st_fail(&e, ST_E_DATA, "%s: meta.json has an empty curve %s", p->dir, key);
+
+    c[1].n = c[0].n;
+    for (int i = 0; i < 1 + amplifies && rc == ST_OK; i++) {
+        st_parity_model pm = {0};
+        rc = open_loaded(p, text.data, &pm, d);
+        if (rc == ST_OK && i == 1) rc = nudge(p, pm.model, &e);
+        if (rc == ST_OK) rc = run_curve(p, s, pm.model, train, &c[i], &e);
+        st_parity_model_close(&pm);
+    }
+    if (rc == ST_OK) rc = compare_curves(p, train, key, &c[0], amplifies ? &c[1] : NULL, &e);
+    st_buf_free(&text);
+    if (e.code) st_diags_add(d, &e, NULL, false);
+    return rc;
+}
+
+static int run_case(st_parity *p, json_t *meta, st_parity_samples *s, st_parity_model *pm, st_diags *d)
+{
     st_error e = {0};
     st_buf text = {0};
     int rc = st_parity_samples_read(p, s, &e);
 
-    if (rc == ST_OK) rc = write_spec(p, s, train, &text, &e);
-    if (rc == ST_OK) {
-        rc = open_loaded(p, text.data, &pm[0], d);
-        if (rc == ST_OK && train) rc = open_loaded(p, text.data, &pm[1], d);
-        if (rc == ST_OK) rc = st_parity_samples_pack(p, s, pm[0].model, &e);
-        if (rc == ST_OK) rc = compare_forward(p, s, pm[0].model, &e);
-        if (rc == ST_OK) rc = compare_gradients(p, s, pm[0].model, &e);
-        if (rc == ST_OK && train) rc = compare_training(p, s, pm[0].model, pm[1].model, train, &e);
+    if (rc == ST_OK) rc = write_spec(p, s, NULL, &text, &e);
+    if (rc == ST_OK && (rc = open_loaded(p, text.data, pm, d)) == ST_OK) {
+        rc = st_parity_samples_pack(p, s, pm->model, &e);
+        if (rc == ST_OK) rc = compare_forward(p, s, pm->model, &e);
+        if (rc == ST_OK) rc = compare_gradients(p, s, pm->model, &e);
     }
     st_buf_free(&text);
     if (e.code) st_diags_add(d, &e, NULL, false);
+    if (rc == ST_OK && json_object_get(meta, "train")) rc = compare_training(p, s, meta, "train", true, d);
+    if (rc == ST_OK && json_object_get(meta, "train_smooth")) rc = compare_training(p, s, meta, "train_smooth", false, d);
     return rc;
 }
 
 int st_parity_model_case(st_parity *p, st_diags *d)
 {
     st_parity_samples s = {0};
-    st_parity_model pm[2] = {{0}};
+    st_parity_model pm = {0};
     st_error e = {0};
     json_t *meta = st_parity_json(p, "meta.json", &e);
-    int rc = meta ? run_case(p, meta, &s, pm, d) : st_diags_add(d, &e, NULL, false);
+    int rc = meta ? run_case(p, meta, &s, &pm, d) : st_diags_add(d, &e, NULL, false);
 
-    for (int i = 0; i < 2; i++) st_parity_model_close(&pm[i]);
+    st_parity_model_close(&pm);
     json_decref(meta);
     return rc;
 }
