@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_device.c - the cpu backend as a module: descriptor, device, memory, queue, events. */
 #include "fixture.h"
+#include <time.h>
 
 static void descriptor(void **state)
 {
@@ -111,6 +112,11 @@ static void pool(void **state)
     t.pool->run(t.pool, 100, outer, &t);
     for (int i = 0; i < 100; i++) assert_int_equal(t.count[i], 2);
     t.pool->run(t.pool, 0, outer, &t);
+    for (int i = 0; i < 3000; i++) { /* short launches one after the other; pauses let helpers fall asleep */
+        if (i % 1000 == 0) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+        t.pool->run(t.pool, 1 + i % 100, inner, &t);
+    }
+    for (int i = 0; i < 100; i++) assert_int_equal(t.count[i], 2 + 30 * (100 - i));
     rig_close(r);
     free(r);
 }

@@ -37,18 +37,6 @@ static int count(const void *self, const st_host *host, const char **why)
     return 1;
 }
 
-/* Pieces are fixed by the caller, so which thread takes which one changes nothing. */
-static void run(const st_cpu_pool *pool, int64_t n, void (*fn)(void *arg, int64_t i), void *arg)
-{
-    if (n <= 1 || pool->threads <= 1 || omp_in_parallel()) {
-        for (int64_t i = 0; i < n; i++) fn(arg, i);
-        return;
-    }
-    int threads = (int)cpu_min(pool->threads, n);
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-    for (int64_t i = 0; i < n; i++) fn(arg, i);
-}
-
 static const cpu_table *tables_of(int level)
 {
 #ifdef CPU_ALL_LEVELS
@@ -69,8 +57,8 @@ static int highest_level(void)
 
 static int describe(const st_device *d, char *out, size_t n)
 {
-    snprintf(out, n, "%d thread%s, kernels of x86-64 level %d, %s on %s", (int)d->pool.threads,
-             d->pool.threads == 1 ? "" : "s", (int)d->level, openblas_get_config(), openblas_get_corename());
+    snprintf(out, n, "%d thread%s, kernels of x86-64 level %d, %s on %s", (int)d->pool->threads,
+             d->pool->threads == 1 ? "" : "s", (int)d->level, openblas_get_config(), openblas_get_corename());
     return ST_OK;
 }
 
@@ -79,20 +67,26 @@ static int open_device(void *self, const st_host *host, int ordinal, const st_ke
 {
     const struct cpu_self *p = self;
     int highest = highest_level(), level = p->level ? (int)p->level : highest;
+    int threads = p->threads > 0 ? (int)p->threads : omp_get_max_threads();
     char words[256];
     if (ordinal != 0)
         return host->fail(error, ST_E_DEVICE, __FILE__, __LINE__, "cpu: there is no device %d, only device 0", ordinal);
     if (level > highest || level == 2)
         return host->fail(error, ST_E_CONFIG, __FILE__, __LINE__,
-                          "[backend.cpu] level = %d: this machine runs levels 1%s, not that one", level,
+                          "[run] level = %d: this machine runs levels 1%s, not that one", level,
                           highest >= 4 ? ", 3 and 4" : highest >= 3 ? " and 3" : "");
     st_device *d = calloc(1, sizeof *d);
     if (!d) return host->fail(error, ST_E_NOMEM, __FILE__, __LINE__, "cpu: no memory for the device record");
     d->host = host;
     d->level = level;
     d->tables = tables_of(level);
-    d->pool.threads = p->threads > 0 ? (int32_t)p->threads : omp_get_max_threads();
-    d->pool.run = run;
+    d->team = cpu_team_create(threads);
+    if (!d->team) {
+        free(d);
+        return host->fail(error, ST_E_DEVICE, __FILE__, __LINE__,
+                          "cpu: the system does not give %d threads; [run] threads sets another number", threads);
+    }
+    d->pool = cpu_team_pool(d->team);
     openblas_set_num_threads(1); /* our pieces are the parallel part; also keeps the order of sums fixed */
     describe(d, words, sizeof words);
     if (host->log) host->log(host, 4, "cpu", "%s", words);
@@ -108,6 +102,7 @@ static void close_device(st_device *d)
         free(d->events);
         d->events = next;
     }
+    cpu_team_destroy(d->team);
     free(d);
 }
 
@@ -131,7 +126,7 @@ static int queue(st_device *d, int priority, st_queue *out)
 {
     out->size = sizeof *out;
     out->planning = 0;
-    out->stream = &d->pool;
+    out->stream = d->pool;
     out->device = d;
     out->sm_limit = 0;
     return ST_OK;
@@ -214,7 +209,7 @@ static const st_plugin plugin = {
     .version = "0.1.0",
     .license = "Apache-2.0",
     .author = "the strata authors",
-    .summary = "CPU device with OpenMP and OpenBLAS",
+    .summary = "CPU device with threads and OpenBLAS",
     .params = params,
     .ops = &backend_ops,
     .description =

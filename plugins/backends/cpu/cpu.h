@@ -9,6 +9,7 @@
 #define CPU_H
 #include <strata/backend.h>
 #include <strata/cpu.h>
+#include "team.h"
 #include <stdbool.h>
 
 enum { CPU_F32 = 0, CPU_F64, CPU_REALS };
@@ -141,7 +142,8 @@ struct st_device {
     const st_host *host;
     const cpu_table *tables; /* [CPU_REALS] */
     int32_t level;
-    st_cpu_pool pool;
+    cpu_team *team;
+    st_cpu_pool *pool;       /* the team's, what queues carry */
     cpu_event *events;       /* freed on close */
 };
 ST_FN const cpu_table *cpu_table_of(const st_queue *q, int real)

@@ -27,7 +27,9 @@ plugins_cpu_la_SOURCES = \
   plugins/backends/cpu/ops_norm.c \
   plugins/backends/cpu/ops_point.c \
   plugins/backends/cpu/ops_xent.c \
-  plugins/backends/cpu/product.c
+  plugins/backends/cpu/product.c \
+  plugins/backends/cpu/team.c \
+  plugins/backends/cpu/team.h
 plugins_cpu_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS)
 plugins_cpu_la_LDFLAGS = $(MODULE_LDFLAGS)
 plugins_cpu_la_LIBADD = plugins/backends/cpu/liblevel1.la $(OPENBLAS_LIBS)
