@@ -67,7 +67,7 @@ static int open_tokenizer(st_loader *l, st_diags *d)
     st_error e = {0};
     ST_TRY(BIND(l, "tokenizer", tokenizer_params, &k, d));
     const st_value *v = st_spec_get(spec, "tokenizer", "path");
-    if (!k.path) return ST_OK;
+    if (!k.path || !k.path[0]) return ST_OK;
     if (st_tokenizer_open(k.path, &l->tokenizer, &e) != ST_OK) {
         if (e.file[0] && e.line) return st_diags_add(d, &e, NULL, false); /* a place inside tokenizer.json */
         return st_spec_fail(spec, d, v, e.hint, "[tokenizer] path: %s%s%s", e.file, e.file[0] ? ": " : "", e.message);
@@ -174,7 +174,8 @@ static int open_dataset(st_loader *l, const char *split, st_diags *d)
 static int check_ready(st_loader *l, st_diags *d)
 {
     int rc = ST_OK;
-    if (l->tokenizer || st_spec_get(l->context.spec, "tokenizer", "path")) return ST_OK;
+    const st_value *v = st_spec_get(l->context.spec, "tokenizer", "path");
+    if (l->tokenizer || (v && v->text[0])) return ST_OK;
     for (int64_t i = 0; i < l->count && i < 16; i++) {
         st_error e = {0};
         st_sample s = {.size = sizeof s};

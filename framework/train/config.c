@@ -72,7 +72,7 @@ static int check_schedule(const st_spec *spec, const st_train_config *c, st_diag
         return st_spec_fail(spec, d, st_spec_get(spec, "schedule", "decay"), "make decay or warmup shorter",
                             "warmup = %lld and decay = %lld together exceed the %lld steps of the run",
                             (long long)k->warmup, (long long)k->decay, (long long)c->run.steps);
-    if (!warmup || k->warmup < c->run.steps) return ST_OK;
+    if (!warmup || k->warmup <= c->run.steps) return ST_OK;
     st_fail_at(&e, ST_E_CONFIG, warmup->file, warmup->line, warmup->column,
                "warmup = %lld: in %lld steps the learning rate does not rise to lr", (long long)k->warmup,
                (long long)c->run.steps);

@@ -28,15 +28,10 @@ static int write_step(st_run *r, const st_step_result *s, double lr, st_error *e
     return st_metrics_end(m, e);
 }
 
-/* A step whose result is not finite changed nothing. Stopping leaves the last good checkpoint as the newest. */
+/* A step whose result is not finite changed nothing. Stopping leaves the last good checkpoint as the newest. Steps that
+ * train no token do not come up: the data path sets samples aside that train nothing. */
 static int judge_step(st_run *r, const st_step_result *s, st_error *e)
 {
-    if (s->trained == 0 && !r->told_untrained) {
-        r->told_untrained = 1; /* once; a run that goes on like this ends with an error */
-        st_progress_clear(r->line);
-        st_log_write(r->base->log, 2, "train", "step %lld: no token is a trained target, nothing was learnt",
-                     (long long)r->at.step);
-    }
     if (!s->skipped) return ST_OK;
     st_progress_clear(r->line);
     if (r->config.run.on_nan == ST_ON_NAN_SKIP) {
@@ -108,15 +103,19 @@ static int end_stopped(st_run *r, st_error *e)
 static int run(st_run *r, st_error *e)
 {
     ST_TRY(run_steps(r, e));
-    if (!st_stop_asked(&r->stop)) {
-        if (r->at.trained == 0) {
-            st_fail(e, ST_E_DATA, "no token of the whole run was a trained target");
-            st_error_hint(e, "look at the chat layout and the data set: which turns are trained?");
-            return ST_E_DATA;
-        }
-        ST_TRY(st_run_report(r, e));
-    }
+    if (!st_stop_asked(&r->stop)) ST_TRY(st_run_report(r, e));
     return r->stop.signal ? end_stopped(r, e) : ST_OK;
+}
+
+/* Told when the run begins, not when it has ended; then they are done with. */
+static void log_warnings(st_run *r, st_diags *d)
+{
+    for (int32_t i = 0; i < d->n; i++) {
+        const st_error *w = &d->item[i].error;
+        if (w->file[0]) st_log_write(r->base->log, 2, "spec", "%s:%d: %s", w->file, w->line, w->message);
+        else st_log_write(r->base->log, 2, "spec", "%s", w->message);
+    }
+    *d = (st_diags){0};
 }
 
 int st_train(st_base *base, const st_train_options *options, st_diags *d)
@@ -131,7 +130,10 @@ int st_train(st_base *base, const st_train_options *options, st_diags *d)
     if (rc == ST_OK) rc = st_run_place(&r, d);
     if (rc == ST_OK) {
         rc = st_run_start(&r, &e);
-        if (rc == ST_OK) rc = run(&r, &e);
+        if (rc == ST_OK) {
+            log_warnings(&r, d);
+            rc = run(&r, &e);
+        }
         if (rc != ST_OK) {
             if (r.line) st_progress_clear(r.line);
             st_diags_add(d, &e, NULL, false);

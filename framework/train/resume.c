@@ -121,6 +121,12 @@ static int compare_specs(st_run *r, st_error *e)
     return rc;
 }
 
+int st_run_damaged(const st_run *r, int rc, st_error *e)
+{
+    if (rc != ST_E_CONFIG) st_error_hint(e, "remove %s to go on from an older checkpoint", r->resumed);
+    return rc;
+}
+
 /* Settings may change between two parts of a run and are told; what decides the model may not. */
 static int check_resume(st_run *r, st_error *e)
 {
@@ -128,15 +134,15 @@ static int check_resume(st_run *r, st_error *e)
     int rc;
 
     ST_TRY(find_checkpoint(r, e));
-    ST_TRY(st_checkpoint_read_state(r->resumed, r->arena, &r->at, e));
-    rc = compare_pattern(r, e);
+    rc = st_checkpoint_read_state(r->resumed, r->arena, &r->at, e);
+    if (rc == ST_OK) rc = compare_pattern(r, e);
     if (rc == ST_OK) rc = compare_specs(r, e);
     if (rc == ST_OK) rc = compare_tokenizer(r, e);
     if (rc == ST_E_CONFIG) {
         st_error_detail(e, "%s", r->resumed);
         st_error_hint(e, "resume with the spec that began the run, or start a new one with [checkpoint] from");
     }
-    if (rc != ST_OK) return rc;
+    if (rc != ST_OK) return st_run_damaged(r, rc, e);
     r->saved_step = r->at.step;
     r->at.seed = (uint64_t)r->config.run.seed;
     r->at.spec_hash = hash;
@@ -153,7 +159,7 @@ int st_run_place(st_run *r, st_diags *d)
     r->output = r->options->output ? r->options->output : r->config.run.output;
     if (!r->output) r->output = st_arena_printf(r->arena, "runs/%s", r->config.run.name);
     rc = r->output ? ST_OK : st_fail(&e, ST_E_NOMEM, "no memory for a path");
-    if (rc == ST_OK) rc = r->options->resume ? check_resume(r, &e) : check_new(r, &e);
     if (rc == ST_OK) rc = check_writable(r->output, r->arena, &e);
+    if (rc == ST_OK) rc = r->options->resume ? check_resume(r, &e) : check_new(r, &e);
     return rc == ST_OK ? ST_OK : st_diags_add(d, &e, NULL, false);
 }

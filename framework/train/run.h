@@ -23,7 +23,6 @@ typedef struct st_run {
     st_stop stop;
     st_checkpoint_state at;        /* done so far                                                            */
     int64_t saved_step;            /* newest checkpoint of this run, -1: none                                */
-    int32_t told_untrained;
 } st_run;
 
 /* prepare.c: a spec to a checked model and opened data; nothing is made on disk and no device is opened. Commands that
@@ -32,6 +31,7 @@ int st_run_prepare(st_run *, st_diags *);
 void st_run_close(st_run *);
 /* resume.c: the folder of the run; whether a new run may begin there, or which checkpoint goes on. Reads only. */
 int st_run_place(st_run *, st_diags *);
+int st_run_damaged(const st_run *, int rc, st_error *); /* adds what to do about an unusable checkpoint; -> rc */
 /* start.c: the device, the weights, then the folder. */
 int st_run_open_model(st_run *, st_error *); /* plans, opens, makes rows */
 int st_run_start(st_run *, st_error *);

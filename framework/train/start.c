@@ -46,7 +46,8 @@ static int load_weights(st_run *r, st_error *e)
     const st_checkpoint_keys *k = &r->config.checkpoint;
 
     if (r->resumed) {
-        ST_TRY(st_checkpoint_load(r->resumed, r->model, 1, e));
+        int rc = st_checkpoint_load(r->resumed, r->model, 1, e);
+        if (rc != ST_OK) return st_run_damaged(r, rc, e);
         return st_loader_restore(r->train, &r->at.train, e);
     }
     ST_TRY(st_model_init(r->model, (uint64_t)r->config.run.seed, e));
