@@ -20,4 +20,5 @@ EXTRA_DIST += tests/no_cmocka.sh
 include tests/cli/module.mk
 include tests/train/scripts.mk
 include tests/parity/module.mk
+include tests/fuzz/module.mk
 include tests/build/module.mk
