@@ -15,3 +15,4 @@ EXTRA_DIST += $(dropin) tests/build/dropin/glu.c tests/build/dropin/glu.ini test
 installcheck-local:
 	ST_SRCDIR='$(abs_top_srcdir)' ST_CC='$(CC)' \
 	  $(SHELL) $(srcdir)/$(dropin) '$(DESTDIR)$(bindir)' '$(DESTDIR)$(pkgconfigdir)'
+	ST_SRCDIR='$(abs_top_srcdir)' $(SHELL) $(srcdir)/$(installed_specs) '$(DESTDIR)$(bindir)'
