@@ -60,12 +60,17 @@ static int bind_shape(st_model *m, st_diags *d)
 
 static int bind_position(st_model *m, st_diags *d)
 {
+    int rc;
+
     if (!st_spec_has(m->spec, "position")) return ST_OK;
     ST_TRY(st_instance_create(m->registry, m->spec, ST_KIND_POSITION, NULL, "position", &m->position, d));
     st_ops_copy(m->position.plugin, &m->position_ops, sizeof m->position_ops);
     m->shape.axes = m->position_ops.axes;
     m->position_part = model_add_part(m, ST_KIND_POSITION, "position", "position", &m->position, m->position.self);
-    return m->position_part ? model_configure(m, m->position_part, m->position_ops.configure, d) : ST_E_NOMEM;
+    if (!m->position_part) return ST_E_NOMEM;
+    rc = model_configure(m, m->position_part, m->position_ops.configure, d);
+    if (rc != ST_OK) m->position_ops.tables = NULL; /* layers are looked at all the same, without asking it */
+    return rc;
 }
 
 static int bind_encoder(st_model *m, st_diags *d)

@@ -9,25 +9,62 @@ typedef struct env_state { /* st_env first: callbacks get it */
     model_part *part;
     st_error *error;
     st_diags *diags;
-    int32_t reported; /* a nested part's mistake is already in diags */
+    const char *key;  /* where the mistake is shown; NULL: at the section */
+    int32_t reported; /* a mistake that belongs elsewhere is already in diags */
 } env_state;
 
 static env_state *state_of(st_env *e) { return (env_state *)(void *)e; }
 
-int model_env_fail(st_env *e, int code, const char *file, int line, const char *fmt, ...)
+static int keep_failure(st_env *e, const char *key, int code, const char *fmt, va_list ap)
 {
     env_state *c = state_of(e);
     char text[512];
-    va_list ap;
 
     if (e->status != ST_OK) return e->status;
-    va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
     e->status = code;
-    if (c->error) st_fail(c->error, code, "%s", text);
+    c->key = key ? st_arena_strdup(c->m->arena, key) : NULL;
+    st_fail(c->error, code, "%s", text);
     return code;
 }
+
+static int env_fail(st_env *e, int code, const char *file, int line, const char *fmt, ...)
+{
+    va_list ap;
+    int rc;
+
+    va_start(ap, fmt);
+    rc = keep_failure(e, NULL, code, fmt, ap);
+    va_end(ap);
+    return rc;
+}
+
+static int env_fail_key(st_env *e, const char *key, int code, const char *file, int line, const char *fmt, ...)
+{
+    va_list ap;
+    int rc;
+
+    va_start(ap, fmt);
+    rc = keep_failure(e, key, code, fmt, ap);
+    va_end(ap);
+    return rc;
+}
+
+/* Into diags: at the key, or at the part's section. hint NULL: none. */
+static int report(env_state *c, int rc, const char *hint)
+{
+    const st_error *e = c->error;
+
+    if (c->reported) return rc;
+    if (c->key)
+        st_spec_fail_key(c->m->spec, c->diags, c->part->section, c->key, hint, "[%s] %s", c->part->section, e->message);
+    else st_spec_fail_section(c->m->spec, c->diags, c->part->section, hint, "%s", e->message);
+    return rc;
+}
+
+static void fill_env(st_model *, model_part *, st_env *);
+
+/* ---- what a part may ask for ---- */
 
 static st_wid env_declare(st_env *e, const st_weight *w)
 {
@@ -37,7 +74,7 @@ static st_wid env_declare(st_env *e, const st_weight *w)
 
     if (e->status != ST_OK) return -1;
     id = model_declare(c->m, c->part, w, &err);
-    if (id < 0) model_env_fail(e, err.code, __FILE__, __LINE__, "%s", err.message);
+    if (id < 0) env_fail(e, err.code, __FILE__, __LINE__, "%s", err.message);
     return id;
 }
 
@@ -52,7 +89,7 @@ static st_wid env_shared(st_env *e, const char *name)
     else if (!strcmp(name, "lm_head")) id = m->lm_head;
     else if (!strcmp(name, "final_norm")) id = m->final_norm;
     else
-        model_env_fail(e, ST_E_NOTFOUND, __FILE__, __LINE__, "the host has no weight '%s': embed, lm_head, final_norm",
+        env_fail(e, ST_E_NOTFOUND, __FILE__, __LINE__, "the host has no weight '%s': embed, lm_head, final_norm",
                        name);
     return id;
 }
@@ -65,42 +102,79 @@ static int env_tiles(st_env *e, int32_t tile, uint32_t which)
 
     if (e->status != ST_OK) return -1;
     if (c->part->stack && c->part->stack->part == 0 && c->part->stack != c->m->trunk)
-        return model_env_fail(e, ST_E_UNSUPPORTED, __FILE__, __LINE__,
+        return env_fail(e, ST_E_UNSUPPORTED, __FILE__, __LINE__,
                               "work lists over segments exist for the trunk only, not in %s", c->part->stack->path),
                -1;
     if (tile < 1 || (which != ST_TILES_LOCAL && which != ST_TILES_TIME))
-        return model_env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "tiles of %d tokens, kind %u", tile, which), -1;
+        return env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "tiles of %d tokens, kind %u", tile, which), -1;
     for (int i = 0; i < s->n_tiles; i++)
         if (s->tile[i] == tile) return i;
     if (s->n_tiles == 8)
-        return model_env_fail(e, ST_E_UNSUPPORTED, __FILE__, __LINE__, "more than 8 different tile sizes"), -1;
+        return env_fail(e, ST_E_UNSUPPORTED, __FILE__, __LINE__, "more than 8 different tile sizes"), -1;
     s->tile[s->n_tiles] = tile;
     return s->n_tiles++;
 }
 
-/* Tables of the bound position plugin. A nested stack brings its own with its view. */
+/* A nested stack brings tables with its view: one head size for all of its layers, which its owner asks for. */
+static int rotary_of_view(env_state *c, int32_t head_dim)
+{
+    model_stack *st = c->part->stack;
+    char who[200], other[200];
+
+    if (st->rotary_dim && st->rotary_dim != head_dim) {
+        model_words(c->m, c->part, who, sizeof who);
+        model_words(c->m, st->rotary_by, other, sizeof other);
+        return env_fail(&c->env, ST_E_CONFIG, __FILE__, __LINE__,
+                        "%s rotates heads of %d columns, but %s heads of %d: all layers of %s get one table", who,
+                        head_dim, other, st->rotary_dim, st->path),
+               -1;
+    }
+    st->rotary_dim = head_dim;
+    st->rotary_by = c->part;
+    return MODEL_ROTARY_VIEW;
+}
+
+/* What the position makes of a head size; its mistakes are shown at its own section. 0: refused. */
+static int32_t position_dim(env_state *c, int32_t head_dim)
+{
+    st_model *m = c->m;
+    st_error err = {0};
+    env_state p = {.m = m, .part = m->position_part, .error = &err, .diags = c->diags};
+    char who[200], hint[256];
+    int32_t dim;
+
+    fill_env(m, m->position_part, &p.env);
+    dim = m->position_ops.rotary_dim ? m->position_ops.rotary_dim(m->position.self, &p.env, head_dim) : head_dim;
+    if (p.env.status == ST_OK && dim >= 2 && dim % 2 == 0 && dim <= head_dim) return dim;
+    env_fail(&p.env, ST_E_CONFIG, __FILE__, __LINE__, "position %s rotates %d columns of a head of %d",
+             m->position.plugin->name, dim, head_dim);
+    model_words(m, c->part, who, sizeof who);
+    snprintf(hint, sizeof hint, "%.200s asks for it", who);
+    report(&p, p.env.status, hint);
+    return 0;
+}
+
 static int env_rotary(st_env *e, int32_t head_dim)
 {
     env_state *c = state_of(e);
     st_model *m = c->m;
-    int32_t dim;
+    int32_t i = 0;
 
     if (e->status != ST_OK) return -1;
-    if (c->part->stack && c->part->stack != m->trunk && c->part->stack->part == 0) return MODEL_ROTARY_VIEW;
+    if (head_dim < 1)
+        return env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "rotary tables of %d columns", head_dim), -1;
+    if (c->part->stack && c->part->stack != m->trunk && c->part->stack->part == 0) return rotary_of_view(c, head_dim);
     if (!m->position.plugin || !m->position_ops.tables) return -1;
-    for (int32_t i = 0; i < m->n_tables; i++)
-        if (m->tables[i].head_dim == head_dim) return i;
-    dim = m->position_ops.rotary_dim ? m->position_ops.rotary_dim(m->position.self, e, head_dim) : head_dim;
-    if (e->status != ST_OK) return -1;
-    if (dim < 2 || dim % 2 || dim > head_dim)
-        return model_env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "position %s rotates %d columns of a head of %d",
-                              m->position.plugin->name, dim, head_dim),
-               -1;
-    m->tables = model_grow(m->arena, m->tables, m->n_tables, &m->cap_tables, sizeof *m->tables);
-    if (!m->tables) return model_env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
-    m->tables[m->n_tables].head_dim = head_dim;
-    m->tables[m->n_tables].dim = dim;
-    return m->n_tables++;
+    while (i < m->n_tables && m->tables[i].head_dim != head_dim) i++;
+    if (i == m->n_tables) {
+        m->tables = model_grow(m->arena, m->tables, m->n_tables, &m->cap_tables, sizeof *m->tables);
+        if (!m->tables) return env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
+        m->tables[m->n_tables].head_dim = head_dim;
+        m->tables[m->n_tables++].dim = position_dim(c, head_dim);
+    }
+    if (m->tables[i].dim) return i;
+    c->reported = 1;
+    return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "the position refused heads of %d columns", head_dim), -1;
 }
 
 /* pool 1: one for all instances of the plugin in the same stack. */
@@ -118,7 +192,7 @@ static int env_accum(st_env *e, const st_accum *a)
     }
     m->accums = model_grow(m->arena, m->accums, m->n_accums, &m->cap_accums, sizeof *m->accums);
     if (!m->accums || a->n < 1)
-        return model_env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "accumulator %s of %lld cells", a->name,
+        return env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "accumulator %s of %lld cells", a->name,
                               (long long)a->n),
                -1;
     at = &m->accums[m->n_accums];
@@ -138,7 +212,7 @@ static int env_metric(st_env *e, const st_metric *d)
 
     if (e->status != ST_OK) return -1;
     m->metrics = model_grow(m->arena, m->metrics, m->n_metrics, &m->cap_metrics, sizeof *m->metrics);
-    if (!m->metrics) return model_env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
+    if (!m->metrics) return env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
     at = &m->metrics[m->n_metrics];
     at->part = c->part;
     at->decl = *d;
@@ -161,7 +235,7 @@ static int add_nested(env_state *c, const st_stack_def *def, const char *path, c
     for (int32_t i = 0; rc == ST_OK && i < st->n; i++) rc = model_configure_layer(m, st->layers[i], c->diags);
     if (rc != ST_OK) {
         c->reported = c->diags->errors > errors;
-        return model_env_fail(&c->env, rc, __FILE__, __LINE__, "the layers of %s were refused", path), -1;
+        return env_fail(&c->env, rc, __FILE__, __LINE__, "the layers of %s were refused", path), -1;
     }
     for (int32_t i = 0; i < m->n_stacks; i++)
         if (m->stacks[i] == st) return i;
@@ -175,7 +249,7 @@ static int stack_of_part(env_state *c, const st_stack_def *given)
     st_stack_def def = *given;
 
     if (given->part > m->parts_of_pattern.depths)
-        return model_env_fail(&c->env, ST_E_CONFIG, __FILE__, __LINE__, "part %d: the pattern has %d after '/'",
+        return env_fail(&c->env, ST_E_CONFIG, __FILE__, __LINE__, "part %d: the pattern has %d after '/'",
                               given->part, m->parts_of_pattern.depths),
                -1;
     def.hidden = m->stack_keys.hidden;
@@ -197,18 +271,28 @@ static int env_stack(st_env *e, const st_stack_def *def)
 
     if (e->status != ST_OK) return -1;
     if (c->part->kind != ST_KIND_HEAD && c->part->kind != ST_KIND_ENCODER)
-        return model_env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "only heads and encoders have nested stacks"), -1;
+        return env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "only heads and encoders have nested stacks"), -1;
     if (def->part > 0) return stack_of_part(c, def);
     if (st_pattern_parse(def->pattern, &any, 0, m->arena, &p, &err) != ST_OK || st_pattern_check(&p, &err) != ST_OK)
-        return model_env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: %s", def->pattern, err.message), -1;
+        return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: %s", def->pattern, err.message), -1;
     if (p.depths)
-        return model_env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: '/' has no meaning here", def->pattern),
+        return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: '/' has no meaning here", def->pattern),
                -1;
     if (def->hidden < 1 || def->rows < 1)
-        return model_env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "%s: %lld rows of %lld columns", def->name,
+        return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "%s: %lld rows of %lld columns", def->name,
                               (long long)def->rows, (long long)def->hidden),
                -1;
     return add_nested(c, def, st_arena_printf(m->arena, "%s.%s", c->part->path, def->name), p.main.symbols);
+}
+
+/* The head size that the view's tables must serve. */
+static int env_stack_rotary_dim(st_env *e, int32_t id)
+{
+    const st_model *m = state_of(e)->m;
+
+    if (e->status != ST_OK) return 0;
+    if (id >= 0 && id < m->n_stacks && m->stacks[id]->owner == state_of(e)->part) return m->stacks[id]->rotary_dim;
+    return env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "stack %d is not its own", id), 0;
 }
 
 /* ---- the environment of a part ---- */
@@ -224,7 +308,9 @@ static const st_env_api *env_api(void)
         .accum = env_accum,
         .metric = env_metric,
         .stack = env_stack,
-        .fail = model_env_fail,
+        .fail = env_fail,
+        .fail_key = env_fail_key,
+        .stack_rotary_dim = env_stack_rotary_dim,
     };
     return &api;
 }
@@ -284,11 +370,9 @@ int model_configure(st_model *m, model_part *p, int (*configure)(void *, st_env 
     if (rc == ST_OK) rc = c.env.status;
     if (rc == ST_OK) return ST_OK;
     m->refused[symbol] = symbol != 0;
-    if (c.reported) return rc;
     if (!err.code)
         st_fail(&err, rc, "plugin %s refused its settings without a word", p->proto ? p->proto->plugin->name : "host");
-    st_spec_fail_section(m->spec, d, p->section, err.hint[0] ? err.hint : NULL, "%s", err.message);
-    return rc;
+    return report(&c, rc, NULL);
 }
 
 /* The host's norm in front of a layer, then what the layer declares. */
@@ -313,5 +397,5 @@ int model_capacity(st_model *m, model_part *p, st_diags *d)
     if (rc == ST_OK) rc = c.env.status;
     if (rc == ST_OK) return ST_OK;
     if (!err.code) st_fail(&err, rc, "plugin %s refused the capacities of [batch]", p->proto->plugin->name);
-    return st_spec_fail_section(m->spec, d, p->section, NULL, "%s", err.message);
+    return report(&c, rc, NULL);
 }

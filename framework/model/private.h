@@ -83,6 +83,8 @@ struct model_stack {
     char *symbols;
     int64_t hidden, rows;
     int32_t kind, depth, part, max_segments;
+    int32_t rotary_dim;            /* head size of the view's tables; 0: no layer rotates by them             */
+    model_part *rotary_by;         /* the layer that asked first                                             */
     double eps;
     const st_map *maps; int32_t n_maps;
     int32_t first;                 /* lowest layer whose backward is needed; n: none                         */
@@ -222,7 +224,6 @@ int model_make_layers(st_model *);
 int model_configure(st_model *, model_part *, int (*configure)(void *, st_env *), st_diags *);
 int model_configure_layer(st_model *, model_part *, st_diags *);
 int model_capacity(st_model *, model_part *, st_diags *);
-int model_env_fail(st_env *, int code, const char *file, int line, const char *fmt, ...) ST_PRINTF(5, 6);
 
 /* weights.c */
 st_wid model_declare(st_model *, model_part *, const st_weight *, st_error *);

@@ -41,6 +41,20 @@ int st_spec_fail_section(const st_spec *s, st_diags *diags, const char *section,
     return add(s, diags, &at, ST_E_CONFIG, x->column, hint, text);
 }
 
+int st_spec_fail_key(const st_spec *s, st_diags *diags, const char *section, const char *key, const char *hint,
+                     const char *fmt, ...)
+{
+    const st_param *p = st_spec_param(s, section, key);
+    const st_value *v = p ? st_spec_current(s, section, p) : NULL;
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (v && v->origin != ST_FROM_DEFAULT) return add(s, diags, v, ST_E_CONFIG, v->column, hint, text);
+    return st_spec_fail_section(s, diags, section, hint, "%s", text);
+}
+
 int st_spec_fail_inside(const st_spec *s, st_diags *diags, const st_value *v, const st_error *inner)
 {
     bool written = v && v->origin != ST_FROM_SUGAR && inner->column > 0;

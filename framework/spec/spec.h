@@ -60,6 +60,9 @@ int st_spec_fail(const st_spec *, st_diags *, const st_value *v, const char *hin
     ST_PRINTF(5, 6);
 int st_spec_fail_section(const st_spec *, st_diags *, const char *section, const char *hint, const char *fmt, ...)
     ST_PRINTF(5, 6);
+/* At a key's value where the spec gives one (under its present or former name, or in [stack]), else at the section. */
+int st_spec_fail_key(const st_spec *, st_diags *, const char *section, const char *key, const char *hint,
+                     const char *fmt, ...) ST_PRINTF(6, 7);
 /* An error found inside a value (a pattern): its column counts from the value's first character. */
 int st_spec_fail_inside(const st_spec *, st_diags *, const st_value *v, const st_error *inner);
 /* After all tables are bound: every section and key that nobody knows is an error with the nearest known name. When

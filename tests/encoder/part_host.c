@@ -34,6 +34,21 @@ static int env_fail(st_env *e, int code, const char *file, int line, const char 
     va_end(args);
     return e->status = code;
 }
+static int env_fail_key(st_env *e, const char *key, int code, const char *file, int line, const char *fmt, ...)
+{
+    part_host *h = HOST_OF(env, e);
+    va_list args;
+    int known = 0;
+
+    for (uint32_t i = 0; i < h->plugin->n_params; i++)
+        known |= !strcmp(h->plugin->params[i].key, key);
+    assert_true(known);
+    snprintf(h->failed_key, sizeof h->failed_key, "%s", key);
+    va_start(args, fmt);
+    set_error(&h->error, code, fmt, args);
+    va_end(args);
+    return e->status = code;
+}
 static int step_fail(st_step *s, int code, const char *file, int line, const char *fmt, ...)
 {
     va_list args;
@@ -83,6 +98,11 @@ static int env_stack(st_env *e, const st_stack_def *d)
     h->stack = *d;
     snprintf(h->stack_pattern, sizeof h->stack_pattern, "%s", d->pattern);
     return 3;
+}
+static int env_stack_rotary_dim(st_env *e, int32_t stack)
+{
+    assert_int_equal(stack, 3);
+    return HOST_OF(env, e)->stack_rotary_dim;
 }
 static int env_metric(st_env *e, const st_metric *m)
 {
@@ -352,7 +372,8 @@ static void bind(part_host *h, const st_param *p, const char *text)
 part_host *part_open(const char *module, const char *const *settings)
 {
     static const st_env_api env_api = {
-        .size = sizeof env_api, .declare = env_declare, .stack = env_stack, .metric = env_metric, .fail = env_fail};
+        .size = sizeof env_api, .declare = env_declare, .stack = env_stack, .metric = env_metric, .fail = env_fail,
+        .fail_key = env_fail_key, .stack_rotary_dim = env_stack_rotary_dim};
     static const st_step_api step_api = {.size = sizeof step_api,
                                          .memory = step_memory,
                                          .kept = step_kept,

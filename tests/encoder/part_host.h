@@ -34,6 +34,8 @@ typedef struct part_host {
     double scalar[32];
     st_stack_def stack;            /* the one nested stack that was asked for                   */
     char stack_pattern[64];
+    int32_t stack_rotary_dim;      /* what its layers would ask for                             */
+    char failed_key[32];           /* where the mistake is shown                                */
     st_metric metric;
     int lm_losses, adamw_calls;
     st_adamw adamw_seen;

@@ -4,6 +4,7 @@
 #include "mock_host.h"
 #include <dlfcn.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,13 @@ static void from_typed(const void *p, int64_t n, int32_t dtype, double *v)
 }
 
 /* ---- configure ---- */
+
+static bool mock_knows_key(const mock *m, const char *key) /* where a mistake is shown must be a parameter */
+{
+    for (uint32_t i = 0; i < m->plugin->n_params; i++)
+        if (!strcmp(m->plugin->params[i].key, key)) return true;
+    return false;
+}
 
 static st_wid env_declare(st_env *e, const st_weight *w)
 {
@@ -71,6 +79,17 @@ static int env_fail(st_env *e, int code, const char *file, int line, const char 
     va_start(ap, fmt);
     vsnprintf(m->error.message, sizeof m->error.message, fmt, ap);
     va_end(ap);
+    return e->status = code;
+}
+static int env_fail_key(st_env *e, const char *key, int code, const char *file, int line, const char *fmt, ...)
+{
+    mock *m = of_env(e);
+    va_list ap;
+    if (e->status) return e->status;
+    va_start(ap, fmt);
+    vsnprintf(m->error.message, sizeof m->error.message, fmt, ap);
+    va_end(ap);
+    assert_true(mock_knows_key(m, key));
     return e->status = code;
 }
 
@@ -337,6 +356,7 @@ static const st_env_api env_api = {
     .tiles = env_tiles,
     .rotary = env_rotary,
     .fail = env_fail,
+    .fail_key = env_fail_key,
 };
 static int prepare(mock *m, const char *plugin, const char *const *settings, int32_t dtype, int64_t hidden)
 {

@@ -103,7 +103,7 @@ static void refusals(void **unused)
                                                                                                     "heads", "3", NULL};
     char words[512];
     assert_string_equal(mock_refusal("attention", groups, ST_F32, 8, words),
-                        "heads = 4 must be a multiple of kv_heads = 3");
+                        "kv_heads = 3 does not divide heads = 4");
     assert_string_equal(mock_refusal("attention", size, ST_F32, 8, words),
                         "heads = 3 does not divide hidden = 8: give head_dim");
 }

@@ -49,7 +49,7 @@ static void wrong_specs_are_refused_with_place_and_words(void **state)
     refused(STACK("G-Q-", "") LAYERS BATCH OPT, 6, "Q");
     refused(STACK("G-", "blocks = 2\n") LAYERS BATCH OPT, 6, "pattern is G-");
     refused(STACK("G-", "") LAYERS BATCH OPT POSITION, 12, "no pattern uses the symbol *");
-    refused(STACK("*-", "") ATTENTION "kv_heads = 3\n" MLP BATCH OPT, 7, "kv_heads = 3");
+    refused(STACK("*-", "") ATTENTION "kv_heads = 3\n" MLP BATCH OPT, 10, "kv_heads = 3 does not divide heads = 4");
     refused(STACK("*-/*-", "") ATTENTION MLP BATCH OPT, 6, "1 multi-token-prediction depths, but no head");
     refused(SMALL "[part.merger]\nfreeze = yes\n", 14, "no weight belongs to the part 'merger'");
     refused(SMALL "[part.language]\nlast_blocks = 3\n", 15, "part language has 1");
@@ -65,6 +65,46 @@ static void wrong_specs_are_refused_with_place_and_words(void **state)
     refused("[run]\nprecision = bf16\n[stack]\nhidden = 16\nvocab = 23\npattern = -\n" MLP BATCH OPT, 2,
             "precision = bf16");
     refused(STACK("-", "nom = rms\n") MLP BATCH OPT, 7, "[stack] has no key \"nom\"");
+}
+
+/* What a plugin finds wrong between keys is shown at one of them: line, column, the line itself. */
+static void shown_at(const char *spec, const char *line_text, int column, const char *message, const char *hint)
+{
+    st_diags d = {0};
+    const st_diag *first = &d.item[0];
+
+    assert_null(fixture_build(spec, 1, &d));
+    if (d.errors != 1) st_diags_print(&d, stderr);
+    assert_int_equal(d.errors, 1);
+    assert_string_equal(first->line_text, line_text);
+    assert_int_equal(first->error.column, column);
+    if (!strstr(first->error.message, message)) fail_msg("not '%s': %s", message, first->error.message);
+    assert_string_equal(first->error.hint, hint);
+}
+
+static void mistakes_between_keys_are_shown_at_one(void **state)
+{
+    shown_at(STACK("*-", "") ATTENTION "kv_heads =  3\n" MLP BATCH OPT, "kv_heads =  3", 13,
+             "[layer.*] kv_heads = 3 does not divide heads = 4", "");
+    shown_at(STACK("G-", "") DELTA "dt_min = 0.2\n" MLP BATCH OPT, "dt_min = 0.2", 10, "[layer.G] dt_min = 0.2", "");
+    shown_at(STACK("*-", "") "[layer.*]\nheads = 5\n" MLP BATCH OPT, "heads = 5", 9,
+             "[layer.*] heads = 5 does not divide hidden = 16", "");
+    shown_at(SMALL "beta2 = 1\n", "beta2 = 1", 9, "[optimizer] beta2 = 1: must be below 1", "");
+}
+
+/* A position's mistakes are its own, whichever layer asks; two layers of one head size tell it once. */
+static void mistakes_of_positions_are_shown_there(void **state)
+{
+    const char *asks = "layers.0 (*, attention) asks for it";
+
+    shown_at(STACK("*-B-", "") ATTENTION "[layer.B]\nplugin = attention\nheads = 2\nhead_dim = 4\n" MLP BATCH OPT
+             POSITION "rotary_percent = 0.7\n", "rotary_percent = 0.7", 18,
+             "[position] rotary_percent = 0.7: of head_dim 4 that is 2.8 columns", asks);
+    shown_at(STACK("*-", "") ATTENTION MLP BATCH OPT "[position]\nplugin = mrope\nrotary_percent = 1\n"
+                                                     "section = 1,1,1\n",
+             "section = 1,1,1", 11, "[position] section = 1,1,1 sums to 3: must be 2", asks);
+    shown_at(STACK("*-", "") ATTENTION MLP BATCH OPT "[position]\nplugin = mrope\nsection = 1,1\n",
+             "section = 1,1", 11, "[position] section has 2 numbers", "");
 }
 
 static void mistakes_of_layers_are_told_together(void **state)
@@ -274,6 +314,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_specs_are_refused_with_place_and_words),
+        cmocka_unit_test(mistakes_between_keys_are_shown_at_one),
+        cmocka_unit_test(mistakes_of_positions_are_shown_there),
         cmocka_unit_test(mistakes_of_layers_are_told_together),
         cmocka_unit_test(blocks_give_a_pattern),
         cmocka_unit_test(one_plugin_may_have_two_symbols),

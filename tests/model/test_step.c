@@ -394,16 +394,16 @@ static void a_profile_marks_products(void **state)
     fixture *f = fixture_open(TEXT_MODEL TEXT_BATCH, 1);
     st_packed_row *row = make_row(f, packed, 0, 5, 0);
     const st_op_time *t;
-    int n, seen = 0;
+    int n, right = 0;
 
     st_model_profile(f->model, 1);
     gradients(f, &row, 1);
     n = st_model_times(f->model, &t);
     for (int i = 0; i < n; i++) {
-        for (size_t k = 0; k < ST_COUNT(products); k++) seen += !strcmp(t[i].name, products[k]) && t[i].product;
-        for (size_t k = 0; k < ST_COUNT(others); k++) seen += !strcmp(t[i].name, others[k]) && !t[i].product;
+        for (size_t k = 0; k < ST_COUNT(products); k++) right += !strcmp(t[i].name, products[k]) && t[i].product;
+        for (size_t k = 0; k < ST_COUNT(others); k++) right += !strcmp(t[i].name, others[k]) && !t[i].product;
     }
-    assert_int_equal(seen, ST_COUNT(products) + ST_COUNT(others));
+    assert_int_equal(right, ST_COUNT(products) + ST_COUNT(others));
     fixture_close(f);
 }
 

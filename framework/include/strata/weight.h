@@ -102,6 +102,10 @@ typedef struct st_env_api { /* sticky: the first failure is kept in env->status,
     int (*metric)(st_env *, const st_metric *);
     int (*stack)(st_env *, const st_stack_def *);         /* heads and encoders -> id for st_stack                    */
     int (*fail)(st_env *, int code, const char *file, int line, const char *fmt, ...) ST_PRINTF(5, 6);
+    /* The same, shown at a key of the part's own section, when the spec gives it. */
+    int (*fail_key)(st_env *, const char *key, int code, const char *file, int line, const char *fmt, ...) ST_PRINTF(6, 7);
+    /* Head size that the layers of an own nested stack asked rotary() for: the view's tables serve it. 0: none asked. */
+    int (*stack_rotary_dim)(st_env *, int32_t stack);
 } st_env_api;
 
 struct st_env { /* read-only; valid during configure, capacity and cost */
@@ -121,7 +125,16 @@ struct st_env { /* read-only; valid during configure, capacity and cost */
     st_axis data, context, tensor, expert, media;
 };
 #define ST_ENV_FAIL(env, code, ...) ((env)->api->fail((env), (code), __FILE__, __LINE__, __VA_ARGS__))
+#define ST_ENV_FAIL_KEY(env, key, code, ...) \
+    ((env)->api->fail_key((env), (key), (code), __FILE__, __LINE__, __VA_ARGS__))
 
+/* Inline forms of the calls above; structs get their size here. */
+ST_FN int st_tiles_id(st_env *e, int32_t tile, uint32_t which) { return e->api->tiles(e, tile, which); }
+ST_FN int st_rotary_id(st_env *e, int32_t head_dim) { return e->api->rotary(e, head_dim); }
+ST_FN int st_accum_id(st_env *e, st_accum a) { a.size = (uint32_t)sizeof a; return e->api->accum(e, &a); }
+ST_FN int st_metric_id(st_env *e, st_metric m) { m.size = (uint32_t)sizeof m; return e->api->metric(e, &m); }
+ST_FN int st_stack_id(st_env *e, st_stack_def d) { d.size = (uint32_t)sizeof d; return e->api->stack(e, &d); }
+ST_FN int st_stack_rotary_dim(st_env *e, int32_t stack) { return e->api->stack_rotary_dim(e, stack); }
 ST_FN st_wid st_declare(st_env *e, st_weight w) { w.size = (uint32_t)sizeof w; return e->api->declare(e, &w); }
 
 /* [out, in] without bias. ROWS: out cut over tensor. COLS: in cut, so y is this rank's part of a sum. */

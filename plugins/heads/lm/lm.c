@@ -9,9 +9,8 @@ struct lm { int metric; };
 static int configure(void *self, st_env *e)
 {
     struct lm *m = self;
-    st_metric loss = {.size = sizeof loss, .kind = ST_METRIC_RATIO, .name = "loss", .unit = "nats/token"};
 
-    m->metric = e->api->metric(e, &loss);
+    m->metric = st_metric_id(e, (st_metric){.kind = ST_METRIC_RATIO, .name = "loss", .unit = "nats/token"});
     return e->status;
 }
 

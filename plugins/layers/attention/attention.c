@@ -47,13 +47,13 @@ static int check_heads(attention *m, st_env *e)
     if (m->kv_heads == ST_UNSET_INT) m->kv_heads = m->heads;
     if (m->head_dim == ST_UNSET_INT) {
         if (e->hidden % m->heads)
-            return ST_ENV_FAIL(e, ST_E_CONFIG, "heads = %lld does not divide hidden = %lld: give head_dim",
-                               (long long)m->heads, (long long)e->hidden);
+            return ST_ENV_FAIL_KEY(e, "heads", ST_E_CONFIG, "heads = %lld does not divide hidden = %lld: give head_dim",
+                                   (long long)m->heads, (long long)e->hidden);
         m->head_dim = e->hidden / m->heads;
     }
     if (m->heads % m->kv_heads)
-        return ST_ENV_FAIL(e, ST_E_CONFIG, "heads = %lld must be a multiple of kv_heads = %lld", (long long)m->heads,
-                           (long long)m->kv_heads);
+        return ST_ENV_FAIL_KEY(e, "kv_heads", ST_E_CONFIG, "kv_heads = %lld does not divide heads = %lld",
+                               (long long)m->kv_heads, (long long)m->heads);
     return ST_OK;
 }
 static int configure(void *self, st_env *e)
@@ -91,7 +91,7 @@ static int configure(void *self, st_env *e)
         m->out_bias = st_declare(
             e, (st_weight){
                    .name = vision ? "attn_proj_bias" : "out_bias", .nd = 1, .dim = {e->hidden}, .init = ST_INIT_ZERO});
-    m->table = m->rotary ? e->api->rotary(e, (int32_t)d) : -1;
+    m->table = m->rotary ? st_rotary_id(e, (int32_t)d) : -1;
     return e->status;
 }
 

@@ -53,15 +53,16 @@ static int configure(void *self, st_env *e)
     const columns c = columns_of(m);
     const int64_t need = c.x_end > c.y_end ? c.x_end : c.y_end;
     if (m->value_heads % m->key_heads)
-        return ST_ENV_FAIL(e, ST_E_CONFIG, "value_heads = %lld must be a multiple of key_heads = %lld",
-                           (long long)m->value_heads, (long long)m->key_heads);
+        return ST_ENV_FAIL_KEY(e, "value_heads", ST_E_CONFIG,
+                               "value_heads = %lld must be a multiple of key_heads = %lld", (long long)m->value_heads,
+                               (long long)m->key_heads);
     if (e->hidden < need)
         return ST_ENV_FAIL(e, ST_E_CONFIG, "hidden = %lld: the rule's inputs and outputs need %lld columns",
                            (long long)e->hidden, (long long)need);
     if (e->dtype != e->acc_dtype)
         return ST_ENV_FAIL(e, ST_E_UNSUPPORTED,
                            "delta_rule runs in f64 and f32 only: its gates are read from x as they are");
-    m->tiles = e->api->tiles(e, GDN_CHUNK, ST_TILES_TIME);
+    m->tiles = st_tiles_id(e, GDN_CHUNK, ST_TILES_TIME);
     return e->status;
 }
 static gdn_rule rule_args(const delta *m, st_step *s, const st_tensor *x, const st_tensor *states)

@@ -46,10 +46,12 @@ static int configure(void *self, st_env *e)
     const int uniform = m->dt_init == DT_ONE;
 
     if (h % m->key_heads)
-        return ST_ENV_FAIL(e, ST_E_CONFIG, "value_heads = %lld must be a multiple of key_heads = %lld", (long long)h,
-                           (long long)m->key_heads);
+        return ST_ENV_FAIL_KEY(e, "value_heads", ST_E_CONFIG,
+                               "value_heads = %lld must be a multiple of key_heads = %lld", (long long)h,
+                               (long long)m->key_heads);
     if (m->dt_min > m->dt_max)
-        return ST_ENV_FAIL(e, ST_E_CONFIG, "dt_min = %g must not be larger than dt_max = %g", m->dt_min, m->dt_max);
+        return ST_ENV_FAIL_KEY(e, "dt_min", ST_E_CONFIG, "dt_min = %g must not be larger than dt_max = %g", m->dt_min,
+                               m->dt_max);
     m->eps = e->norm_eps;
     m->in = st_declare(e, (st_weight){.name = "in",
                                       .flags = ST_W_BETA,
@@ -86,7 +88,7 @@ static int configure(void *self, st_env *e)
     m->norm = st_declare(
         e, (st_weight){.name = "norm", .flags = ST_W_ACC, .nd = 1, .dim = {m->value_dim}, .init = ST_INIT_ONE});
     m->out = st_matrix(e, "out", e->hidden, v, ST_CUT_COLS);
-    m->tiles = e->api->tiles(e, GDN_CHUNK, ST_TILES_TIME);
+    m->tiles = st_tiles_id(e, GDN_CHUNK, ST_TILES_TIME);
     return e->status;
 }
 

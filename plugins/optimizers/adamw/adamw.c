@@ -14,9 +14,12 @@ static int configure(void *self, st_env *e)
 {
     struct adamw *a = self;
 
-    if (a->beta1 >= 1 || a->beta2 >= 1)
-        return ST_ENV_FAIL(e, ST_E_CONFIG, "[optimizer] %s = %g: must be below 1, or the mean never moves",
-                           a->beta1 >= 1 ? "beta1" : "beta2", a->beta1 >= 1 ? a->beta1 : a->beta2);
+    if (a->beta1 >= 1)
+        return ST_ENV_FAIL_KEY(e, "beta1", ST_E_CONFIG, "beta1 = %g: must be below 1, or the mean never moves",
+                               a->beta1);
+    if (a->beta2 >= 1)
+        return ST_ENV_FAIL_KEY(e, "beta2", ST_E_CONFIG, "beta2 = %g: must be below 1, or the mean never moves",
+                               a->beta2);
     a->acc_dtype = e->acc_dtype;
     return e->status;
 }

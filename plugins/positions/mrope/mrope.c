@@ -23,10 +23,10 @@ static int check_split(const struct mrope *m, st_env *e)
         got[rotary_axis(v, m->interleaved, i)]++;
     for (int a = 0; a < ROTARY_AXES; a++)
         if (got[a] != v[a])
-            return ST_ENV_FAIL(e, ST_E_CONFIG,
-                               "[position] section = %d,%d,%d: interleaved, %d frequencies split into %d,%d,%d "
-                               "instead; spread them evenly or set interleaved = no",
-                               v[0], v[1], v[2], half, got[0], got[1], got[2]);
+            return ST_ENV_FAIL_KEY(e, "section", ST_E_CONFIG,
+                                   "section = %d,%d,%d: interleaved, %d frequencies split into %d,%d,%d instead; "
+                                   "spread them evenly or set interleaved = no",
+                                   v[0], v[1], v[2], half, got[0], got[1], got[2]);
     return ST_OK;
 }
 
@@ -35,12 +35,13 @@ static int configure(void *self, st_env *e)
     const struct mrope *m = self;
 
     if (m->section.n != ROTARY_AXES)
-        return ST_ENV_FAIL(e, ST_E_CONFIG,
-                           "[position] section has %d numbers: give three, the frequencies of time, row and "
-                           "column, for example 11,11,10",
-                           (int)m->section.n);
+        return ST_ENV_FAIL_KEY(e, "section", ST_E_CONFIG,
+                               "section has %d numbers: give three, the frequencies of time, row and column, for "
+                               "example 11,11,10",
+                               (int)m->section.n);
     if (m->family == FAMILY_QWEN35 && !m->interleaved)
-        return ST_ENV_FAIL(e, ST_E_CONFIG, "[position] interleaved = no: family = qwen3.5 needs interleaved = yes");
+        return ST_ENV_FAIL_KEY(e, "interleaved", ST_E_CONFIG,
+                               "interleaved = no: family = qwen3.5 needs interleaved = yes");
     return e->status;
 }
 
@@ -53,15 +54,16 @@ static int rotary_dim(const void *self, st_env *e, int32_t head_dim)
     if (width == 0)
         return 0;
     if (section_sum(m) != width / 2) {
-        ST_ENV_FAIL(e, ST_E_CONFIG,
-                    "[position] section = %d,%d,%d sums to %d: must be %d, half of the %d columns that rotate "
-                    "(head_dim %d x rotary_percent %g)",
-                    v[0], v[1], v[2], section_sum(m), width / 2, width, (int)head_dim, m->rotary_percent);
+        ST_ENV_FAIL_KEY(e, "section", ST_E_CONFIG,
+                        "section = %d,%d,%d sums to %d: must be %d, half of the %d columns that rotate (head_dim %d x "
+                        "rotary_percent %g)",
+                        v[0], v[1], v[2], section_sum(m), width / 2, width, (int)head_dim, m->rotary_percent);
         return 0;
     }
     if (m->family == FAMILY_QWEN35 && head_dim == 256 && width == 64 && (v[0] != 11 || v[1] != 11 || v[2] != 10)) {
-        ST_ENV_FAIL(e, ST_E_CONFIG, "[position] section = %d,%d,%d: family = qwen3.5 needs 11,11,10 at head_dim %d x "
-                    "rotary_percent %g", v[0], v[1], v[2], (int)head_dim, m->rotary_percent);
+        ST_ENV_FAIL_KEY(e, "section", ST_E_CONFIG,
+                        "section = %d,%d,%d: family = qwen3.5 needs 11,11,10 at head_dim %d x rotary_percent %g", v[0],
+                        v[1], v[2], (int)head_dim, m->rotary_percent);
         return 0;
     }
     return check_split(m, e) == ST_OK ? width : 0;

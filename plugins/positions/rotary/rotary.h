@@ -43,8 +43,10 @@ static inline int32_t rotary_width(st_env *e, int32_t head_dim, double rotary_pe
 
     if (fabs(width - whole) < 1e-6 && whole >= 2 && fmod(whole, 2) == 0)
         return (int32_t)whole;
-    ST_ENV_FAIL(e, ST_E_CONFIG, "[position] rotary_percent = %g: of head_dim %d that is %g columns, but they rotate in "
-                "pairs: make it an even whole number of at least 2", rotary_percent, (int)head_dim, width);
+    ST_ENV_FAIL_KEY(e, "rotary_percent", ST_E_CONFIG,
+                    "rotary_percent = %g: of head_dim %d that is %g columns, but they rotate in pairs: make it an even "
+                    "whole number of at least 2",
+                    rotary_percent, (int)head_dim, width);
     return 0;
 }
 
