@@ -227,10 +227,10 @@ static int write_encoder(const reader *r, json_t *text, json_t *vision, st_buf *
         return st_fail(r->error, ST_E_CONFIG, "%s: vision hidden_size %lld is no multiple of num_heads %lld", r->path,
                        (long long)hidden, (long long)heads);
     st_buf_printf(out,
-                  "\n[encoder]\nplugin = qwen35_vision\npattern = (VF)x%lld\nhidden = %lld\nheads = %lld\n"
+                  "\n[encoder]\nplugin = qwen35_vision\npattern = (VF)x%lld\nhidden = %lld\n"
                   "patch = %lld\ntemporal_patch = %lld\nmerge = %lld\nposition_side = %lld\n",
-                  (long long)depth, (long long)hidden, (long long)heads, (long long)patch, (long long)frames,
-                  (long long)merge, (long long)side);
+                  (long long)depth, (long long)hidden, (long long)patch, (long long)frames, (long long)merge,
+                  (long long)side);
     st_buf_printf(out,
                   "\n[layer.V]\nplugin = attention\nheads = %lld\nkv_heads = %lld\nhead_dim = %lld\ngate = no\n"
                   "qk_norm = no\nbias = yes\ncausal = no\nnames = vision\n",

@@ -253,6 +253,16 @@ static int check_width(st_model *m, const model_stack *st, const st_tensor *t, c
                       (long long)t->dim[0], (long long)t->dim[1], (long long)st->rows, (long long)st->hidden);
 }
 
+/* The layers of a stack with a view of its own rotate by the view's tables. */
+static int check_view(st_model *m, const model_stack *st, const st_view *v)
+{
+    int32_t dim = v && v->rotary ? v->rotary->dim : 0;
+
+    if (!st->rotary_dim || st->part > 0 || (dim > 0 && dim <= st->rotary_dim)) return ST_OK;
+    return model_fail(m, ST_E_SHAPE, "layers of the stack %s rotate heads of %d columns: its view's tables have %d",
+                      st->path, st->rotary_dim, dim);
+}
+
 int model_stack_api(st_step *s, int32_t id, const st_view *v, const st_tensor *u, st_wid norm_w, const st_tensor *out)
 {
     st_model *m = ((model_run *)(void *)s)->m;
@@ -261,6 +271,7 @@ int model_stack_api(st_step *s, int32_t id, const st_view *v, const st_tensor *u
     if (!st) return s->status;
     ST_TRY(check_width(m, st, u, "the entry"));
     ST_TRY(check_width(m, st, out, "the exit"));
+    ST_TRY(check_view(m, st, v));
     return model_stack_forward(m, st, v, u, norm_w, out);
 }
 

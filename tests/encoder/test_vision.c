@@ -9,9 +9,8 @@
 
 enum { HIDDEN = 8, OUT = 5, PATCH = 4, VALUES = 3 * 2 * PATCH * PATCH, SIDE = 3 };
 static const char *const settings[] = {
-    "pattern",    "(VF)x2", "hidden",        "8",           "head_dim",   "8",
-    "patch",      "4",      "position_side", "3",           "min_pixels", "64",
-    "max_pixels", "4096",   "image_mean",    "0.9,0.4,0.5", "image_std",  "0.25,0.5,0.3",
+    "pattern",    "(VF)x2", "hidden",     "8",  "patch",      "4",    "position_side", "3",
+    "image_mean", "0.9,0.4,0.5", "min_pixels", "64", "max_pixels", "4096", "image_std",     "0.25,0.5,0.3",
     NULL};
 static const st_encoder_ops *ops_of(part_host *h)
 {
@@ -28,6 +27,7 @@ static struct encoder encoder_open(int n, const int32_t (*size)[2], uint64_t see
     int64_t at = 0;
 
     h->env.hidden = OUT;
+    h->stack_rotary_dim = 8;
     h->caps = (st_media_caps){.units = 28, .items = 3, .spans = 3};
     assert_int_equal(ops_of(h)->capacity(h->self, &h->env, &h->caps), ST_OK);
     assert_int_equal(ops_of(h)->configure(h->self, &h->env), ST_OK);
@@ -339,7 +339,7 @@ static void ready_patches(void **state)
     part_close(r.h);
 }
 
-static void refused(const char *key, const char *value, const char *words)
+static void refused(const char *key, const char *value, int32_t rotary_dim, const char *words)
 {
     const char *with[32], *const *s = settings;
     part_host *h;
@@ -352,23 +352,23 @@ static void refused(const char *key, const char *value, const char *words)
     with[n] = NULL;
     h = part_open("qwen35_vision", with);
     h->env.hidden = OUT;
+    h->stack_rotary_dim = rotary_dim;
     h->caps = (st_media_caps){.units = 28, .items = 3, .spans = 3};
     assert_int_equal(ops_of(h)->capacity(h->self, &h->env, &h->caps), ST_OK);
     assert_int_equal(ops_of(h)->configure(h->self, &h->env), ST_E_CONFIG);
     assert_words(h->error.message, words);
+    assert_words(words, h->failed_key);
     part_close(h);
 }
 
 static void refusals(void **state)
 {
-    refused("heads", "3", "heads = 3: must divide hidden = 8");
-    refused("heads", "2", "head_dim = 8: hidden = 8 / heads = 2 is 4");
-    refused("head_dim", "6", "head_dim = 6");
-    refused("head_dim", NULL, "heads is not given");
-    refused("image_mean", "0.5", "image_mean");
-    refused("image_std", "0,1,1", "image_std = 0");
-    refused("max_pixels", "63", "above max_pixels = 63");
-    refused("min_pixels", "5000", "min_pixels = 5000");
+    refused("pattern", "VF", 6, "pattern = VF: its layers rotate heads of 6 columns");
+    refused("image_mean", "0.5", 8, "image_mean has 1 numbers");
+    refused("image_std", "0,1,1", 8, "image_std = 0");
+    refused("max_pixels", "63", 8, "min_pixels = 64 is above max_pixels = 63");
+    refused("min_pixels", "5000", 8, "min_pixels = 5000");
+    refused("patch", "40", 8, "max_pixels = 4096: the smallest picture has 6400 pixels");
 }
 
 int main(void)

@@ -32,11 +32,13 @@ typedef struct fixture {
 #define MROPE "[position]\nplugin = mrope\nrotary_percent = 1\nbase = 100\nsection = 2,1,1\n"
 #define TEXT_MODEL TEXT_MODEL_WITH("", "") ROPE
 #define TEXT_BATCH "[batch]\ntokens = 96\nrows = 2\nsequences = 6\n"
-#define IMAGE_PARTS \
-    "[encoder]\nplugin = qwen35_vision\npattern = VFVF\nhidden = 8\nheads = 2\npatch = 4\nposition_side = 3\n" \
-    "min_pixels = 64\nmax_pixels = 4096\nposition_init = 0.3\n" \
-    "[layer.V]\nplugin = attention\nheads = 2\ngate = no\nqk_norm = no\nbias = yes\ncausal = no\nnames = vision\n" \
+/* An encoder of the given blocks; `encoder` and `attention` are further lines of those sections. */
+#define IMAGE_PARTS_WITH(pattern, encoder, attention) \
+    "[encoder]\nplugin = qwen35_vision\npattern = " pattern "\nhidden = 8\npatch = 4\nposition_side = 3\n" \
+    "min_pixels = 64\nmax_pixels = 4096\nposition_init = 0.3\n" encoder \
+    "[layer.V]\nplugin = attention\n" attention "gate = no\nqk_norm = no\nbias = yes\ncausal = no\nnames = vision\n" \
     "[layer.F]\nplugin = gelu_mlp\nwidth = 12\nbias = yes\n"
+#define IMAGE_PARTS IMAGE_PARTS_WITH("VFVF", "", "heads = 2\n")
 #define IMAGE_BATCH TEXT_BATCH "images = 3\npatches = 64\npatch_values = yes\n"
 
 /* Builds; mistakes go to diags. NULL when it was refused. */

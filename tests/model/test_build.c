@@ -90,6 +90,8 @@ static void mistakes_between_keys_are_shown_at_one(void **state)
     shown_at(STACK("*-", "") "[layer.*]\nheads = 5\n" MLP BATCH OPT, "heads = 5", 9,
              "[layer.*] heads = 5 does not divide hidden = 16", "");
     shown_at(SMALL "beta2 = 1\n", "beta2 = 1", 9, "[optimizer] beta2 = 1: must be below 1", "");
+    shown_at(TEXT_MODEL IMAGE_BATCH IMAGE_PARTS_WITH("VF", "image_std = 1,0,1\n", "heads = 2\n"),
+             "image_std = 1,0,1", 13, "[encoder] image_std = 0 for channel 1", "");
 }
 
 /* A position's mistakes are its own, whichever layer asks; two layers of one head size tell it once. */

@@ -4,6 +4,8 @@
 #include <math.h>
 
 #define SPEC TEXT_MODEL_WITH("", "") MROPE IMAGE_PARTS IMAGE_BATCH
+#define SPEC_WITH(pattern, attention) \
+    TEXT_MODEL_WITH("", "") MROPE IMAGE_PARTS_WITH(pattern, "", attention) IMAGE_BATCH
 static const int packed[] = {17, 12, 20, 9, 0}, no_picture[] = {17, 0},
                  alone[4][2] = {{17, 0}, {12, 0}, {20, 0}, {9, 0}};
 
@@ -157,6 +159,47 @@ static void the_probe_sees_each_tensor(void **state)
     fixture_close(f);
 }
 
+/* Columns of "slot.cos": half of the head size that the blocks' layers ask for. */
+static void look_cos(void *ctx, const char *name, int32_t layer, const double *values, int64_t rows, int64_t cols)
+{
+    if (!strcmp(name, "slot.cos") && layer == -1) *(int64_t *)ctx = cols;
+}
+
+static void rotary_tables_are_as_wide_as_the_heads_of_the_blocks(void **state)
+{
+    static const char *const spec[] = {SPEC_WITH("VFVF", "heads = 2\n"), SPEC_WITH("VFVF", "heads = 1\n")};
+
+    for (int i = 0; i < 2; i++) {
+        fixture *f = fixture_open(spec[i], 1);
+        int64_t cols = 0;
+        st_model_probe(f->model, look_cos, &cols);
+        gradients(f, make_row(f, packed, 0, 5, 1));
+        assert_int_equal(cols, i ? 4 : 2);
+        fixture_close(f);
+    }
+}
+
+static void one_view_has_one_head_size(void **state)
+{
+    st_diags d = {0};
+
+    assert_null(fixture_build(
+        SPEC_WITH("VFWF", "heads = 2\n") "[layer.W]\nplugin = attention\nheads = 1\nnames = vision\n", 1, &d));
+    assert_int_equal(d.errors, 1);
+    assert_string_equal(d.item[0].error.message,
+                        "encoder.blocks.2 (W, attention) rotates heads of 8 columns, but encoder.blocks.0 (V, "
+                        "attention) heads of 4: all layers of encoder.blocks get one table");
+    assert_string_equal(d.item[0].line_text, "[layer.W]");
+}
+
+static void blocks_without_rotation_need_no_tables(void **state)
+{
+    fixture *f = fixture_open(SPEC_WITH("VFVF", "heads = 2\nrotary = no\n"), 1);
+
+    gradients(f, make_row(f, packed, 0, 5, 1));
+    fixture_close(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +209,9 @@ int main(void)
         cmocka_unit_test(frozen_parts_are_left_alone),
         cmocka_unit_test(the_encoder_trains_below_a_frozen_language),
         cmocka_unit_test(the_probe_sees_each_tensor),
+        cmocka_unit_test(rotary_tables_are_as_wide_as_the_heads_of_the_blocks),
+        cmocka_unit_test(one_view_has_one_head_size),
+        cmocka_unit_test(blocks_without_rotation_need_no_tables),
     };
     return cmocka_run_group_tests_name("images", tests, NULL, NULL);
 }

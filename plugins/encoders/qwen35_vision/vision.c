@@ -67,48 +67,48 @@ static int check_parameters(const struct vision *m, st_env *e)
 {
     int64_t step = m->patch * m->merge;
 
-    if (m->image_mean.n != CHANNELS || m->image_std.n != CHANNELS)
-        return ST_ENV_FAIL(e, ST_E_CONFIG, "[encoder] %s has %lld numbers: give one per channel, %d",
-                           m->image_mean.n != CHANNELS ? "image_mean" : "image_std",
-                           (long long)(m->image_mean.n != CHANNELS ? m->image_mean.n : m->image_std.n), CHANNELS);
+    if (m->image_mean.n != CHANNELS)
+        return ST_ENV_FAIL_KEY(e, "image_mean", ST_E_CONFIG, "image_mean has %lld numbers: give one per channel, %d",
+                               (long long)m->image_mean.n, CHANNELS);
+    if (m->image_std.n != CHANNELS)
+        return ST_ENV_FAIL_KEY(e, "image_std", ST_E_CONFIG, "image_std has %lld numbers: give one per channel, %d",
+                               (long long)m->image_std.n, CHANNELS);
     for (int c = 0; c < CHANNELS; c++)
         if (!(m->image_std.v[c] > 0))
-            return ST_ENV_FAIL(e, ST_E_CONFIG, "[encoder] image_std = %g for channel %d: must be above 0",
-                               m->image_std.v[c], c);
+            return ST_ENV_FAIL_KEY(e, "image_std", ST_E_CONFIG, "image_std = %g for channel %d: must be above 0",
+                                   m->image_std.v[c], c);
     if (m->min_pixels > m->max_pixels)
-        return ST_ENV_FAIL(e, ST_E_CONFIG, "[encoder] min_pixels = %lld is above max_pixels = %lld",
-                           (long long)m->min_pixels, (long long)m->max_pixels);
+        return ST_ENV_FAIL_KEY(e, "min_pixels", ST_E_CONFIG, "min_pixels = %lld is above max_pixels = %lld",
+                               (long long)m->min_pixels, (long long)m->max_pixels);
     if (m->max_pixels < step * step)
-        return ST_ENV_FAIL(e, ST_E_CONFIG,
-                           "[encoder] max_pixels = %lld: the smallest picture has %lld pixels, (patch %lld x "
-                           "merge %lld) squared",
-                           (long long)m->max_pixels, (long long)(step * step), (long long)m->patch,
-                           (long long)m->merge);
+        return ST_ENV_FAIL_KEY(e, "max_pixels", ST_E_CONFIG,
+                               "max_pixels = %lld: the smallest picture has %lld pixels, (patch %lld x merge %lld) "
+                               "squared",
+                               (long long)m->max_pixels, (long long)(step * step), (long long)m->patch,
+                               (long long)m->merge);
     return ST_OK;
 }
 
-/* The blocks' heads are their layer's own; here only the rotary tables need to know the width of one. */
-static int settle_heads(struct vision *m, st_env *e)
+/* The blocks' layers say how wide a head is that they rotate; 0: none does. */
+static int add_blocks(struct vision *m, st_env *e)
 {
-    if (m->heads == ST_UNSET_INT && m->head_dim == ST_UNSET_INT)
-        return ST_ENV_FAIL(e, ST_E_CONFIG, "[encoder] heads is not given: the rotary tables need it (or head_dim)");
-    if (m->heads != ST_UNSET_INT && m->hidden % m->heads)
-        return ST_ENV_FAIL(e, ST_E_CONFIG, "[encoder] heads = %lld: must divide hidden = %lld", (long long)m->heads,
-                           (long long)m->hidden);
-    if (m->head_dim == ST_UNSET_INT)
-        m->head_dim = m->hidden / m->heads;
-    if (m->heads != ST_UNSET_INT && m->head_dim * m->heads != m->hidden)
-        return ST_ENV_FAIL(e, ST_E_CONFIG,
-                           "[encoder] head_dim = %lld: hidden = %lld / heads = %lld is %lld; give only one of "
-                           "them",
-                           (long long)m->head_dim, (long long)m->hidden, (long long)m->heads,
-                           (long long)(m->hidden / m->heads));
-    if (m->head_dim % 4)
-        return ST_ENV_FAIL(e, ST_E_CONFIG,
-                           "[encoder] head_dim = %lld: must be a multiple of 4, pairs of columns for rows and "
-                           "for columns",
-                           (long long)m->head_dim);
-    return ST_OK;
+    m->stack = st_stack_id(e, (st_stack_def){.name = "blocks",
+                                             .pattern = m->pattern,
+                                             .hidden = m->hidden,
+                                             .rows = m->units,
+                                             .norm = ST_NORM_LAYER,
+                                             .alone = 1,
+                                             .eps = NORM_EPS,
+                                             .maps = block_maps,
+                                             .n_maps = (int32_t)ST_COUNT(block_maps),
+                                             .max_spans = m->spans});
+    m->head_dim = st_stack_rotary_dim(e, m->stack);
+    if (e->status == ST_OK && m->head_dim % 4)
+        return ST_ENV_FAIL_KEY(e, "pattern", ST_E_CONFIG,
+                               "pattern = %s: its layers rotate heads of %d columns, which must be a multiple of 4: "
+                               "pairs of columns for rows and for columns of a picture",
+                               m->pattern, m->head_dim);
+    return e->status;
 }
 
 static st_wid vector(st_env *e, const char *name, const char *part, int64_t n, int32_t init)
@@ -148,7 +148,6 @@ static int configure(void *self, st_env *e)
     const char *at = m->pattern;
 
     ST_TRY(check_parameters(m, e));
-    ST_TRY(settle_heads(m, e));
     if (!e->media_caps)
         return ST_ENV_FAIL(e, ST_E_INTERNAL, "[encoder] the row has no capacity for media");
     m->units = e->media_caps->units;
@@ -161,11 +160,7 @@ static int configure(void *self, st_env *e)
                            "[encoder] a capacity of %lld patches and %lld rows: merge = %lld needs another",
                            (long long)m->units, (long long)e->media_caps->rows, (long long)m->merge);
     declare_weights(m, e);
-    m->stack = e->api->stack(e, &(st_stack_def){
-        .size = sizeof(st_stack_def), .name = "blocks", .pattern = m->pattern, .hidden = m->hidden, .rows = m->units,
-        .norm = ST_NORM_LAYER, .alone = 1, .eps = NORM_EPS, .maps = block_maps, .n_maps = (int32_t)ST_COUNT(block_maps),
-        .max_spans = m->spans});
-    return e->status;
+    return add_blocks(m, e);
 }
 
 static int cost(const void *self, const st_env *e, const st_media_plan *p, double *flops)
@@ -202,9 +197,9 @@ static void fill_rotary(const struct vision *m, st_step *s, const st_media_batch
 {
     const struct vision_kernels *k = ST_KERNELS(s, struct vision_kernels);
     struct vision_rotary a = {.batch = device_batch(m, b), .g = vision_geometry(m), .base = m->base, .cos = cos_t->data,
-                              .sin = sin_t->data, .head_dim = (int32_t)m->head_dim, .acc_dtype = cos_t->dtype};
+                              .sin = sin_t->data, .head_dim = m->head_dim, .acc_dtype = cos_t->dtype};
 
-    ST_LAUNCH(s, "vision_rotary", k->rotary(s->q, &a));
+    if (m->head_dim) ST_LAUNCH(s, "vision_rotary", k->rotary(s->q, &a));
 }
 
 /* What the blocks see instead of the decoder's row: one span per frame, axial rotary tables. */
@@ -219,8 +214,8 @@ static void make_view(const struct vision *m, const st_media_batch *b, st_tensor
     v->row.tokens = v->row.tokens_time = v->row.max_len = (int32_t)m->units;
     v->row.max_segments = m->spans;
     v->row.spans = st_tensor2(meta + (int64_t)ITEM_INTS * m->items, ST_I32, 4, m->spans);
-    v->rotary = (st_rotary){.cos = cos_t, .sin = sin_t, .dim = (int32_t)m->head_dim, .interleaved = 0};
-    v->view = (st_view){.row = &v->row, .rotary = &v->rotary};
+    v->rotary = (st_rotary){.cos = cos_t, .sin = sin_t, .dim = m->head_dim, .interleaved = 0};
+    v->view = (st_view){.row = &v->row, .rotary = m->head_dim ? &v->rotary : NULL};
 }
 
 static void linear(st_step *s, st_wid w, st_wid bias, const st_tensor *x, const st_tensor *y, int32_t act,
@@ -378,10 +373,6 @@ enum { FIXED = ST_PF_FIXED };
 static const st_param params[] = {
     ST_STR(struct vision, pattern, NULL, ST_PF_REQUIRED | FIXED, "layers of the blocks, such as (VF)x12"),
     ST_INT(struct vision, hidden, NULL, 1, 65536, "columns", ST_PF_REQUIRED | FIXED, "width of the blocks"),
-    ST_INT(struct vision, heads, NULL, 1, 4096, "", FIXED,
-           "attention heads of the blocks' layer, for the rotary tables"),
-    ST_INT(struct vision, head_dim, NULL, 4, 65536, "columns", FIXED,
-           "width of one head; when not given, hidden / heads"),
     ST_INT(struct vision, patch, "16", 1, 1024, "pixels", FIXED, "side of a patch"),
     ST_INT(struct vision, temporal_patch, "2", 1, 64, "frames", FIXED,
            "frames of a patch; a still picture is repeated"),

@@ -9,12 +9,12 @@
 struct vision {
     /* parameters */
     const char *pattern, *image_token, *vision_start, *vision_end;
-    int64_t hidden, heads, head_dim, patch, temporal_patch, merge, position_side, min_pixels, max_pixels;
+    int64_t hidden, patch, temporal_patch, merge, position_side, min_pixels, max_pixels;
     double base, max_ratio, position_init;
     st_floats image_mean, image_std;
     /* derived in configure */
     int64_t units, out_hidden, layers;
-    int32_t items, spans, stack;
+    int32_t items, spans, stack, head_dim;
     st_wid patch_w, patch_b, table, norm_w, norm_b, fc1_w, fc1_b, fc2_w, fc2_b;
 };
 
