@@ -48,8 +48,10 @@ static void print_claims(const st_registry *r, FILE *out)
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++)
             if (list[i]->wins && list[j]->wins && list[i]->symbol && list[i]->symbol == list[j]->symbol)
-                fprintf(out, "symbol %c is claimed by %s and %s: a spec must bind it by [layer.%c] plugin = NAME\n",
-                        list[i]->symbol, list[j]->name, list[i]->name, list[i]->symbol);
+                fprintf(out, "symbol %c is claimed by %s and %s: a spec must bind it by [%s.%c] plugin = NAME\n",
+                        list[i]->symbol, list[j]->name, list[i]->name,
+                        list[i]->kind == ST_KIND_HEAD ? "head" : "layer",
+                        list[i]->kind == ST_KIND_HEAD ? 'X' : list[i]->symbol);
 }
 
 static void print(const st_registry *r, FILE *out)

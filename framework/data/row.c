@@ -7,7 +7,7 @@
 
 static int check_shape(const st_row_shape *s, st_error *e)
 {
-    if (s->tokens < 1 || s->sequences < 1 || s->max_len < 1 || s->axes < 0 || s->depths < 0 || s->depths > 7 ||
+    if (s->tokens < 1 || s->sequences < 1 || s->max_len < 1 || s->axes < 0 || s->depths < 0 ||
         s->n_tiles < 0 || s->n_tiles > 8)
         return st_fail(
             e, ST_E_CONFIG,
@@ -40,6 +40,7 @@ int st_row_create(st_arena *a, const st_row_shape *s, st_packed_row **out, st_er
     TAKE(from_time, int32_t, tokens);
     TAKE(spans, int32_t, 4 * segments);
     TAKE(sample, int64_t, (size_t)s->sequences);
+    TAKE(trained_count, int64_t, (size_t)(1 + s->depths));
     for (int i = 0; i < s->n_tiles; i++) TAKE(tiles[i], int32_t, 3 * (size_t)st_shape_tile_capacity(s, i));
     if (s->media) {
         TAKE(payload, uint8_t, (size_t)s->caps.payload);
@@ -80,7 +81,7 @@ void st_row_clear(st_packed_row *r)
     memset(r->pos, 0, sizeof *r->pos * tokens * (size_t)r->shape.axes);
     for (int32_t i = 0; i < r->shape.sequences; i++) r->sample[i] = -1;
     if (r->shape.media) memset(r->payload, 0, (size_t)payload_used(r));
-    memset(r->trained_count, 0, sizeof r->trained_count);
+    memset(r->trained_count, 0, sizeof *r->trained_count * (size_t)(1 + r->shape.depths));
     memset(r->segments, 0, sizeof *r->segments * (size_t)(st_shape_segments(&r->shape) + 1));
     r->n_tokens = r->n_sequences = r->n_items = 0;
 }

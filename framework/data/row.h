@@ -34,7 +34,7 @@ typedef struct st_prepared {
 typedef struct st_packed_row {
     st_row_shape shape;
     int32_t n_tokens, n_sequences, n_items; /* real ones                                                    */
-    int64_t trained_count[8];       /* per depth                                                            */
+    int64_t *trained_count;         /* [1 + depths]                                                         */
     int32_t *ids, *labels, *trained, *media, *order; /* [1 + depths][tokens]                                */
     uint8_t *real, *content;        /* [tokens]; content of the target at the slot (host only)              */
     int32_t *pos;                   /* [axes][tokens]                                                       */

@@ -112,39 +112,87 @@ static int list_heads(const st_model *m, const char **section)
     int n = st_spec_sections(m->spec, &names), k = 0;
 
     section[k++] = "head.lm";
-    for (int i = 0; i < n && k < 16; i++)
+    for (int i = 0; i < n && k < MODEL_HEADS; i++)
         if (!strncmp(names[i], "head.", 5) && strcmp(names[i], "head.lm")) section[k++] = names[i];
     qsort(section + 1, (size_t)k - 1, sizeof *section, by_name);
     return k;
 }
 
-static int bind_head(st_model *m, const char *section, st_diags *d)
+static int create_head(st_model *m, const char *section, st_instance *in, st_diags *d)
 {
-    int32_t i = m->n_heads;
     const char *name = st_spec_get(m->spec, section, "plugin") ? NULL : section + 5;
-    model_part *p;
+
+    int rc;
 
     if (name) st_spec_take(m->spec, section, "plugin", name, NULL);
-    ST_TRY(st_instance_create(m->registry, m->spec, ST_KIND_HEAD, name, section, &m->heads[i], d));
-    st_ops_copy(m->heads[i].plugin, &m->head_ops[i], sizeof m->head_ops[i]);
-    p = m->head_parts[i] = model_add_part(m, ST_KIND_HEAD, section, section, &m->heads[i], m->heads[i].self);
+    rc = st_instance_create(m->registry, m->spec, ST_KIND_HEAD, name, section, in, d);
+    if (rc != ST_OK) memset(in, 0, sizeof *in); /* one without plugin was refused */
+    return rc;
+}
+
+static bool trains_depths(const st_instance *in)
+{
+    st_head_ops ops;
+
+    if (!in->plugin) return false;
+    st_ops_copy(in->plugin, &ops, sizeof ops);
+    return ops.depths < 0 || ops.first_depth > 0;
+}
+
+/* Depths that no section's head trains go to the head that claims '/', as a symbol goes to the layer that claims it. It
+ * takes the place that its section would have if it were written. */
+static int add_depth_head(st_model *m, const char **section, int *n, st_diags *d)
+{
+    const st_manifest *claims;
+    st_error e = {0};
+    char *name;
+    int at = 1;
+
+    for (int i = 0; i < *n; i++)
+        if (trains_depths(&m->heads[i]) || !m->heads[i].plugin) return ST_OK;
+    claims = st_registry_symbol(m->registry, '/', &e);
+    if (!claims)
+        return st_spec_fail(m->spec, d, st_spec_get(m->spec, "stack", "pattern"),
+                            e.hint[0] ? e.hint : "write [head.NAME] that trains them, or remove what follows '/'",
+                            "the pattern has %d multi-token-prediction depths, but no head trains them: %s",
+                            m->parts_of_pattern.depths, e.message);
+    name = st_arena_printf(m->arena, "head.%s", claims->name);
+    if (!name) return ST_E_NOMEM;
+    while (at < *n && strcmp(section[at], name) < 0) at++;
+    memmove(section + at + 1, section + at, (size_t)(*n - at) * sizeof *section);
+    memmove(m->heads + at + 1, m->heads + at, (size_t)(*n - at) * sizeof *m->heads);
+    memset(&m->heads[at], 0, sizeof m->heads[at]);
+    section[at] = name;
+    ++*n;
+    return create_head(m, name, &m->heads[at], d);
+}
+
+static int configure_head(st_model *m, int32_t i, const char *section, st_diags *d)
+{
+    model_part *p = model_add_part(m, ST_KIND_HEAD, section, section, &m->heads[i], m->heads[i].self);
+
     if (!p) return ST_E_NOMEM;
+    m->head_parts[i] = p;
+    st_ops_copy(m->heads[i].plugin, &m->head_ops[i], sizeof m->head_ops[i]);
     p->maps = m->head_ops[i].maps;
     p->n_maps = (int32_t)m->head_ops[i].n_maps;
-    m->n_heads++;
     return model_configure(m, p, m->head_ops[i].configure, d);
 }
 
 static int bind_heads(st_model *m, st_diags *d)
 {
-    const char *section[17];
+    const char *section[MODEL_HEADS + 1];
     int n = list_heads(m, section), first = ST_OK;
 
-    m->heads = ST_NEW_N(m->arena, st_instance, n);
-    m->head_ops = ST_NEW_N(m->arena, st_head_ops, n);
-    m->head_parts = ST_NEW_N(m->arena, model_part *, n);
+    m->heads = ST_NEW_N(m->arena, st_instance, MODEL_HEADS + 1);
+    m->head_ops = ST_NEW_N(m->arena, st_head_ops, MODEL_HEADS + 1);
+    m->head_parts = ST_NEW_N(m->arena, model_part *, MODEL_HEADS + 1);
     if (!m->heads || !m->head_ops || !m->head_parts) return ST_E_NOMEM;
-    for (int i = 0; i < n; i++) first = keep_first(first, bind_head(m, section[i], d));
+    for (int i = 0; i < n; i++) first = keep_first(first, create_head(m, section[i], &m->heads[i], d));
+    if (m->parts_of_pattern.depths) first = keep_first(first, add_depth_head(m, section, &n, d));
+    for (int i = 0; i < n; i++)
+        if (m->heads[i].plugin) first = keep_first(first, configure_head(m, i, section[i], d));
+    m->n_heads = n;
     return first;
 }
 
@@ -195,14 +243,39 @@ static int build_trunk(st_model *m, st_diags *d)
 
 /* ---- checks between parts ---- */
 
+static bool has_stack(const st_model *m, int32_t depth)
+{
+    for (int32_t i = 0; i < m->n_stacks; i++)
+        if (m->stacks[i]->part == depth) return true;
+    return false;
+}
+
+/* A head may run the layers of one depth again for the next, but then the pattern must say the same of both. */
+static int check_depths(st_model *m, st_diags *d)
+{
+    const st_pattern *p = &m->parts_of_pattern;
+
+    for (int32_t k = 1, from = 1; k <= p->depths; k++) {
+        if (has_stack(m, k)) from = k;
+        else if (!has_stack(m, from) || strcmp(p->depth[k - 1].symbols, p->depth[from - 1].symbols))
+            return st_spec_fail(m->spec, d, st_spec_get(m->spec, "stack", "pattern"), "write equal depths",
+                                "depth %d of the pattern is %s, but its head runs the layers of depth %d, %s", k,
+                                p->depth[k - 1].symbols, from, p->depth[from - 1].symbols);
+    }
+    return ST_OK;
+}
+
 static int check_heads(st_model *m, st_diags *d)
 {
     uint64_t have = m->position.plugin ? m->position.plugin->caps : ST_CAP_SHIFTABLE;
-    int32_t claimed = 0;
+    const st_plugin *depths = NULL;
 
     for (int32_t i = 0; i < m->n_heads; i++) {
         const st_plugin *p = m->heads[i].plugin;
-        claimed |= m->head_ops[i].depths < 0 || m->head_ops[i].first_depth > 0;
+        if (trains_depths(&m->heads[i]) && depths)
+            return st_spec_fail_section(m->spec, d, m->head_parts[i]->section, "keep one of the two",
+                                        "heads %s and %s both train the depths of the pattern", depths->name, p->name);
+        if (trains_depths(&m->heads[i])) depths = p;
         if (p->needs & ~have)
             return st_spec_fail_section(m->spec, d, "position", "a rotary position can; or remove the head",
                                         "head %s needs a position whose slots may hold another token "
@@ -211,11 +284,7 @@ static int check_heads(st_model *m, st_diags *d)
         if (m->train && !(p->caps & ST_CAP_TRAIN))
             return st_spec_fail_section(m->spec, d, m->head_parts[i]->section, NULL, "head %s cannot train", p->name);
     }
-    if (m->parts_of_pattern.depths && !claimed)
-        return st_spec_fail(
-            m->spec, d, st_spec_get(m->spec, "stack", "pattern"), "add [head.mtp], or remove what follows '/'",
-            "the pattern has %d multi-token-prediction depths, but no head trains them", m->parts_of_pattern.depths);
-    return ST_OK;
+    return check_depths(m, d);
 }
 
 static int check_train(st_model *m, st_diags *d)

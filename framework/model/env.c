@@ -216,8 +216,9 @@ static int env_metric(st_env *e, const st_metric *d)
     at = &m->metrics[m->n_metrics];
     at->part = c->part;
     at->decl = *d;
-    at->pooled = alone ? NULL : st_arena_strdup(m->arena, d->name);
-    at->shown = alone ? st_arena_strdup(m->arena, d->name) : st_arena_printf(m->arena, "%s.%s", c->part->path, d->name);
+    at->decl.name = st_arena_strdup(m->arena, d->name);
+    at->pooled = alone ? NULL : at->decl.name;
+    at->shown = alone ? at->decl.name : st_arena_printf(m->arena, "%s.%s", c->part->path, d->name);
     return m->n_metrics++;
 }
 
@@ -257,7 +258,7 @@ static int stack_of_part(env_state *c, const st_stack_def *given)
     def.norm = m->stack_keys.norm + ST_NORM_RMS1P;
     def.eps = m->stack_keys.norm_eps;
     def.max_spans = st_shape_segments(&m->shape);
-    return add_nested(c, &def, st_arena_printf(m->arena, "%s.%d.layers", c->part->path, given->part - 1),
+    return add_nested(c, &def, st_arena_printf(m->arena, "%s.%d.layers", c->part->path, given->part),
                       m->parts_of_pattern.depth[given->part - 1].symbols);
 }
 
@@ -321,6 +322,7 @@ static void layer_env(const model_part *p, st_env *e)
     e->hidden = st->hidden;
     e->rows = e->tokens = e->tokens_time = st->rows;
     e->norm_eps = st->eps;
+    e->norm = st->kind;
     e->layers = st->n;
     e->layer = p->index;
     e->depth = st->depth;
@@ -343,6 +345,7 @@ static void fill_env(st_model *m, model_part *p, st_env *e)
     e->hidden = m->stack_keys.hidden;
     e->vocab = m->stack_keys.vocab;
     e->norm_eps = m->stack_keys.norm_eps;
+    e->norm = m->stack_keys.norm + ST_NORM_RMS1P;
     e->layers = m->trunk ? m->trunk->n : 0;
     e->layer = -1;
     e->depths = m->parts_of_pattern.depths;

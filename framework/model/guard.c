@@ -70,14 +70,16 @@ static int fetch(st_model *m, const st_tensor *t, double **out, st_error *e)
 static void search(st_model *m, const char *name, int32_t layer, const st_tensor *t, const double *v)
 {
     char who[160] = "";
+    int residual = !strcmp(name, "residual"), depth = !strcmp(name, "depth.final");
 
     if (m->nonfinite[0]) return;
     for (int64_t i = 0; i < t->dim[0] * t->dim[1]; i++) {
         if (isfinite(v[i])) continue;
-        if (layer >= 0) model_words(m, m->trunk->layers[layer], who, sizeof who);
+        if (residual) model_words(m, m->trunk->layers[layer], who, sizeof who);
+        if (depth) snprintf(who, sizeof who, "%d", layer);
         snprintf(m->nonfinite, sizeof m->nonfinite, "activation: %s%s at token %lld, column %lld is %g",
-                 layer >= 0 ? "residual behind " : name, who, (long long)(i / t->dim[1]), (long long)(i % t->dim[1]),
-                 v[i]);
+                 residual ? "residual behind " : depth ? "final state of depth " : name, who,
+                 (long long)(i / t->dim[1]), (long long)(i % t->dim[1]), v[i]);
         return;
     }
 }

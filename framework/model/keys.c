@@ -17,7 +17,7 @@ static const st_param stack_params[] = {
     ST_STR(stack_keys, linear, "G", 0, "with blocks: symbol of the usual mixer"),
     ST_STR(stack_keys, full, "*", 0, "with blocks: symbol of the mixer at the cadence"),
     ST_STR(stack_keys, mlp, "-", 0, "with blocks: symbol of the per-token layer"),
-    ST_INT(stack_keys, mtp_depths, "0", 0, 8, "", 0,
+    ST_INT(stack_keys, mtp_depths, "0", 0, ST_PATTERN_DEPTHS, "", 0,
            "with blocks: multi-token-prediction depths, copies of the last block"),
     ST_INT(stack_keys, hidden, NULL, 1, 1 << 20, "columns", ST_PF_REQUIRED | ST_PF_FIXED,
            "width of the residual stream"),

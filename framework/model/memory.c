@@ -60,7 +60,7 @@ static void place_cells(st_model *m)
     size_t at = 0, acc = st_dtype_size(m->acc_dtype), muted = 2;
 
     m->scalars_at = place(&at, MODEL_CELLS * acc);
-    m->loss_at = place(&at, 2 * 9 * acc);
+    m->loss_at = place(&at, 2 * MODEL_DEPTHS * acc);
     m->metric_at = at;
     for (int32_t i = 0; i < m->n_metrics; i++) {
         m->metrics[i].at = at;

@@ -37,6 +37,7 @@ const st_instance *st_model_encoder(const st_model *);  /* NULL: text only */
 typedef struct st_model_layer {
     const char *path, *section;    /* "layers.3", "layer.G"; "encoder.blocks.0", "head.lm"; "" for the host   */
     int32_t kind, index, block;    /* ST_KIND_*, 0: the host; place in its stack and block, -1: no layer      */
+    int32_t depth;                 /* layers of the pattern: 0 the trunk, k behind the k-th '/'; all others -1 */
     char symbol;                   /* 0: none                                                                 */
     const st_plugin *plugin;       /* NULL: the host                                                          */
     const void *self;              /* bound by plugin->params                                                 */
@@ -100,15 +101,16 @@ int st_model_update(st_model *, const st_schedule *, double clip, st_step_result
 int st_model_evaluate(st_model *, const st_packed_row *, double *loss_sum, int64_t *count, double *nll,
                       int32_t *best, st_error *);
 
-/* One layer of the trunk alone, without norm or residual: y from x, then dx and weight gradients from dy (NULL:
- * forward only). All [shape tokens, hidden]; the row gives segments and positions. For checks of a layer against
- * given values or differences. */
+/* One layer of the pattern alone, without norm or residual: y from x, then dx and weight gradients from dy (NULL:
+ * forward only). All [shape tokens, hidden]; the row gives segments and positions. layer: its place among those that
+ * st_model_layers gives a depth, so the trunk's come first. For checks of a layer against given values or
+ * differences. */
 int st_model_layer_run(st_model *, int32_t layer, const st_packed_row *, const double *x, double *y,
                        const double *dy, double *dx, st_error *);
 
 /* Looks at tensors as they are made (parity, NaN guard). names: "features", "embed", "residual" (layer = index:
- * stream after it), "final"; in training passes also what the encoder and trunk layers keep: "slot.NAME" (layer -1:
- * the encoder). values f64 [rows, cols], valid during the call. */
+ * stream after it), "final", "depth.final" (layer = depth, from 1; normed); in training passes also what the encoder
+ * and trunk layers keep: "slot.NAME" (layer -1: the encoder). values f64 [rows, cols], valid during the call. */
 typedef void (*st_probe_fn)(void *ctx, const char *name, int32_t layer, const double *values, int64_t rows,
                             int64_t cols);
 void st_model_probe(st_model *, st_probe_fn, void *ctx);

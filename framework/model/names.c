@@ -11,13 +11,13 @@ static const st_map host_maps[] = {
     {"hf", "final_norm_bias", LM "norm.bias", 0, 0, ST_MAP_PLAIN, 0},
     {"hf", "lm_head", "lm_head.weight", 0, 0, ST_MAP_PLAIN, 0},
 };
-#define BLOCK_NORMS \
-    {"hf", "mixer_norm", "input_layernorm.weight", 0, 0, ST_MAP_PLAIN, 0}, \
-        {"hf", "mixer_norm_bias", "input_layernorm.bias", 0, 0, ST_MAP_PLAIN, 0}, \
-        {"hf", "channel_norm", "post_attention_layernorm.weight", 0, 0, ST_MAP_PLAIN, 0}, \
-        {"hf", "channel_norm_bias", "post_attention_layernorm.bias", 0, 0, ST_MAP_PLAIN, 0}
-static const st_map trunk_maps[] = {{"hf", "", LM "layers.{block}.", 0, 0, ST_MAP_PLAIN, 0}, BLOCK_NORMS};
-static const st_map depth_maps[] = {{"hf", "", "mtp.layers.{block}.", 0, 0, ST_MAP_PLAIN, 0}, BLOCK_NORMS};
+static const st_map trunk_maps[] = {
+    {"hf", "", LM "layers.{block}.", 0, 0, ST_MAP_PLAIN, 0},
+    {"hf", "mixer_norm", "input_layernorm.weight", 0, 0, ST_MAP_PLAIN, 0},
+    {"hf", "mixer_norm_bias", "input_layernorm.bias", 0, 0, ST_MAP_PLAIN, 0},
+    {"hf", "channel_norm", "post_attention_layernorm.weight", 0, 0, ST_MAP_PLAIN, 0},
+    {"hf", "channel_norm_bias", "post_attention_layernorm.bias", 0, 0, ST_MAP_PLAIN, 0},
+};
 
 typedef struct maps {
     const st_map *at;
@@ -31,10 +31,8 @@ typedef struct names {
 
 static maps stack_maps(const st_model *m, const model_stack *st)
 {
-    maps own = {st->maps, st->n_maps}, trunk = {trunk_maps, ST_COUNT(trunk_maps)},
-         depth = {depth_maps, ST_COUNT(depth_maps)};
-    if (st == m->trunk) return trunk;
-    return st->part > 0 && !st->n_maps ? depth : own;
+    maps own = {st->maps, st->n_maps}, trunk = {trunk_maps, ST_COUNT(trunk_maps)};
+    return st == m->trunk ? trunk : own;
 }
 
 static char *replace(st_arena *a, const char *text, const char *word, int32_t n)
@@ -52,7 +50,8 @@ static const char *prefix_of(const st_model *m, const model_part *p, const char 
     t = stack_maps(m, p->stack);
     for (int32_t i = 0; i < t.n; i++)
         if (!strcmp(t.at[i].layout, layout) && !t.at[i].weight[0])
-            return st_arena_printf(a, "%s%s", p->stack->prefix, replace(a, t.at[i].file, "{block}", p->block));
+            return st_arena_printf(a, "%s%s", p->stack->prefix,
+                                   replace(a, replace(a, t.at[i].file, "{block}", p->block), "{n}", p->stack->part));
     return NULL;
 }
 

@@ -92,7 +92,7 @@ static const char *list_symbols(void *ctx)
     int n = st_registry_list(m->registry, &all), k = 0, s = st_spec_sections(m->spec, &names);
 
     for (int i = 0; i < n; i++)
-        if (all[i]->symbol > 0) seen[(unsigned char)all[i]->symbol & 127] = 1;
+        if (all[i]->symbol > 0 && all[i]->kind == ST_KIND_LAYER) seen[(unsigned char)all[i]->symbol & 127] = 1;
     for (int i = 0; i < s; i++)
         if (!strncmp(names[i], "layer.", 6) && names[i][6] > 0 && !names[i][7])
             seen[(unsigned char)names[i][6] & 127] = 1;
@@ -351,6 +351,10 @@ int model_check_symbols(st_model *m, st_diags *d)
     return first;
 }
 
+/* A layer of the trunk or of a depth, not of an encoder. */
+bool model_in_pattern(const st_model *m, const model_part *p)
+{ return p->stack && (p->stack == m->trunk || p->stack->part > 0); }
+
 /* The public list: parts in order of configuration. */
 int model_make_layers(st_model *m)
 {
@@ -365,6 +369,7 @@ int model_make_layers(st_model *m)
         l->kind = p->kind;
         l->index = p->index;
         l->block = p->block;
+        l->depth = model_in_pattern(m, p) ? p->stack->depth : -1;
         l->symbol = p->proto ? p->proto->symbol : 0;
         l->plugin = p->proto ? p->proto->plugin : NULL;
         l->self = p->self;

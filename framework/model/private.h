@@ -13,7 +13,9 @@
 
 #define MODEL_ALIGN ((size_t)256)
 #define MODEL_SLOTS 32
-#define MODEL_CELLS 64            /* ST_S_* and 1/count of every depth */
+#define MODEL_HEADS 16            /* sections [head.NAME] with the one for the pattern's depths */
+#define MODEL_DEPTHS (1 + ST_PATTERN_DEPTHS)          /* the trunk, then mtp depths */
+#define MODEL_CELLS (ST_S_INV_COUNT + MODEL_DEPTHS)   /* ST_S_* and 1/count of every depth */
 #define MODEL_ROTARY_VIEW 1000000 /* table id inside a nested stack with a view of its own */
 
 /* ---- keys of the spec (keys.c) ---- */
@@ -139,7 +141,7 @@ typedef struct model_run {         /* the step that runs */
     double began;
     int32_t order;                 /* contributions seen in this backward pass                               */
     st_tensor features, d_features;
-    int32_t loss_cell[9];          /* metric that holds the loss of a depth; -1: the host's own cell          */
+    int32_t loss_cell[MODEL_DEPTHS]; /* metric that holds the loss of a depth; -1: the host's own cell          */
 } model_run;
 
 typedef struct run_queue { st_queue q; model_run *run; } run_queue; /* q first: the backend's callbacks get it */
@@ -219,6 +221,7 @@ int model_check_pattern(st_model *, st_diags *);
 int model_bind_recompute(st_model *, st_diags *);
 int model_check_symbols(st_model *, st_diags *);
 int model_make_layers(st_model *);
+bool model_in_pattern(const st_model *, const model_part *);
 
 /* env.c */
 int model_configure(st_model *, model_part *, int (*configure)(void *, st_env *), st_diags *);

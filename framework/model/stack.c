@@ -131,6 +131,7 @@ static int finish_forward(st_model *m, model_stack *st, stack_call *c, int keeps
         model_look(m, "residual", st->n - 1, &c->last);
         model_look(m, "final", -1, out);
     }
+    if (st->part > 0) model_look(m, "depth.final", st->part, out);
     return s->status;
 }
 

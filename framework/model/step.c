@@ -70,8 +70,8 @@ int model_begin_step(st_model *m, int mode, int32_t micros)
     m->run.s.mode = mode;
     m->run.s.micros = micros;
     m->run.order = 0;
-    for (int i = 0; i < 9; i++) m->run.loss_cell[i] = -1;
-    model_zero(m, m->cell_block.base + m->loss_at, 2 * 9 * acc);
+    for (int i = 0; i < MODEL_DEPTHS; i++) m->run.loss_cell[i] = -1;
+    model_zero(m, m->cell_block.base + m->loss_at, 2 * MODEL_DEPTHS * acc);
     model_zero(m, m->cell_block.base + m->metric_at, m->metric_bytes);
     model_zero(m, m->cell_block.base + m->fault_at, sizeof(st_fault));
     zero_accums(m, ST_EACH_STEP);
@@ -428,16 +428,24 @@ static int put(st_model *m, const st_tensor *t, const double *v, st_error *e)
 static int get(st_model *m, const st_tensor *t, double *v, st_error *e)
 { return t->data && v ? model_read_tensor(m, *t, v, t->dim[0] * t->dim[1], e) : ST_OK; }
 
+static model_part *layer_at(const st_model *m, int32_t layer)
+{
+    for (int32_t i = 0; i < m->n_parts; i++)
+        if (model_in_pattern(m, m->parts[i]) && layer-- == 0) return m->parts[i];
+    return NULL;
+}
+
 int st_model_layer_run(st_model *m, int32_t layer, const st_packed_row *row, const double *x, double *y,
                        const double *dy, double *dx, st_error *e)
 {
     int64_t tokens = m->shape.tokens, hidden = m->stack_keys.hidden;
+    model_part *part = layer_at(m, layer);
     frame f = {0};
     st_tensor t[4];
     st_step_result none;
 
     if (!m->opened || (dy && !m->train)) return st_fail(e, ST_E_INTERNAL, "the model is not open for this");
-    if (layer < 0 || layer >= m->trunk->n) return st_fail(e, ST_E_NOTFOUND, "layer %d of %d", layer, m->trunk->n);
+    if (!part) return st_fail(e, ST_E_NOTFOUND, "the pattern has no layer %d", layer);
     model_start(m);
     ST_TRY(upload_scalars(m, &row, 1, 1, &none, e));
     model_begin_step(m, dy ? ST_TRAIN : ST_EVAL, 1);
@@ -446,12 +454,12 @@ int st_model_layer_run(st_model *m, int32_t layer, const st_packed_row *row, con
     for (int i = 0; i < (dy ? 4 : 2); i++) t[i] = model_scratch(m, m->dtype, tokens, hidden);
     ST_TRY(model_end(m, e));
     ST_TRY(put(m, &t[0], x, e));
-    layer_forward_alone(m, m->trunk->layers[layer], &f, &t[0], &t[1], dy != NULL);
+    layer_forward_alone(m, part, &f, &t[0], &t[1], dy != NULL);
     ST_TRY(model_end(m, e));
     ST_TRY(get(m, &t[1], y, e));
     if (!dy) return ST_OK;
     ST_TRY(put(m, &t[2], dy, e));
-    layer_backward_alone(m, m->trunk->layers[layer], &f, &t[0], &t[2], &t[3]);
+    layer_backward_alone(m, part, &f, &t[0], &t[2], &t[3]);
     ST_TRY(model_end(m, e));
     return get(m, &t[3], dx, e);
 }

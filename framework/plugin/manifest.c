@@ -26,7 +26,8 @@ static const st_param plugin_params[] = {
     ST_STR(struct plugin_keys, name, NULL, ST_PF_REQUIRED, "name of the plugin, as specs write it"),
     ST_CHOICE(struct plugin_keys, kind, NULL, "backend|comm|layer|position|encoder|head|dataset|optimizer",
               ST_PF_REQUIRED, "what it is"),
-    ST_STR(struct plugin_keys, symbol, NULL, 0, "layers: the character that stands for it in patterns"),
+    ST_STR(struct plugin_keys, symbol, NULL, 0,
+           "layers: the character that stands for it in patterns; heads: / when they train what follows it"),
     ST_STR(struct plugin_keys, module, NULL, ST_PF_REQUIRED, "file that holds it; .so is added"),
     ST_INT(struct plugin_keys, abi, NULL, 1, 1 << 20, "", ST_PF_REQUIRED, "major version of the plugin ABI"),
     ST_STR(struct plugin_keys, version, NULL, ST_PF_REQUIRED, "version of the plugin"),
@@ -81,12 +82,14 @@ static int check_plugin(const st_spec *spec, struct plugin_keys *k, st_diags *di
                           "'%s' is not a plugin name", k->name);
     if (!*k->module)
         rc = st_spec_fail(spec, diags, st_spec_get(spec, "plugin", "module"), NULL, "the module has no name");
+    if (k->symbol && k->kind + 1 == ST_KIND_HEAD && !strcmp(k->symbol, "/")) return rc;
     if (k->symbol && st_symbol_refused(k->symbol))
         rc = st_spec_fail(spec, diags, st_spec_get(spec, "plugin", "symbol"), st_symbol_refused(k->symbol),
                           "'%s' cannot be a pattern symbol", k->symbol);
     if (k->symbol && k->kind + 1 != ST_KIND_LAYER)
         rc = st_spec_fail(spec, diags, st_spec_get(spec, "plugin", "symbol"), NULL,
-                          "only layers have symbols, this is a %s", st_kind_name(k->kind + 1));
+                          "only layers have symbols, and a head may claim '/'; this is a %s",
+                          st_kind_name(k->kind + 1));
     return rc;
 }
 

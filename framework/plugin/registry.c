@@ -308,7 +308,7 @@ static void list_symbols(const st_registry *r, st_error *e)
     st_buf known = {0};
 
     for (int32_t i = 0; i < r->n_list; i++)
-        if (r->list[i]->wins && r->list[i]->symbol)
+        if (r->list[i]->wins && r->list[i]->symbol && r->list[i]->kind == ST_KIND_LAYER)
             st_buf_printf(&known, "%s%c %s", known.n ? ", " : "", r->list[i]->symbol, r->list[i]->name);
     st_error_detail(e, "known: %s", known.n ? known.data : "none");
     st_buf_free(&known);
@@ -324,13 +324,15 @@ const st_manifest *st_registry_symbol(const st_registry *r, char symbol, st_erro
         if (found) {
             st_fail(e, ST_E_CONFIG, "two plugins claim the symbol '%c': %s and %s", symbol, found->name, m->name);
             st_error_detail(e, "%s (%s) and %s (%s)", found->name, found->file, m->name, m->file);
-            st_error_hint(e, "say which in the spec: [layer.%c] plugin = %s", symbol, found->name);
+            if (symbol == '/') st_error_hint(e, "say which in the spec: [head.%s]", found->name);
+            else st_error_hint(e, "say which in the spec: [layer.%c] plugin = %s", symbol, found->name);
             return NULL;
         }
         found = m;
     }
     if (found) return found;
     st_fail(e, ST_E_NOTFOUND, "no plugin claims the symbol '%c'", symbol);
+    if (symbol == '/') return NULL;
     list_symbols(r, e);
     st_error_hint(e, "[layer.%c] plugin = NAME binds it%s", symbol,
                   r->set_aside ? "; some manifests were set aside, see `strata plugins`" : "");

@@ -41,7 +41,7 @@ void st_registry_close(st_registry *); /* modules stay loaded */
 int st_registry_list(const st_registry *, const st_manifest *const **);
 int st_registry_searched(const st_registry *, const st_searched **);
 const st_manifest *st_registry_find(const st_registry *, int kind, const char *name); /* the winner */
-/* The layer that claims a symbol. NULL and error when none or two claim it. */
+/* The layer that claims a symbol, or the head that claims '/'. NULL and error when none or two claim it. */
 const st_manifest *st_registry_symbol(const st_registry *, char symbol, st_error *);
 const char *st_kind_name(int kind);   /* "layer" */
 int st_kind_of(const char *name);     /* 0: unknown */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #define SYMBOLS_MAX 65536 /* of one part, repeats written out */
-#define DEPTHS_MAX 64
 #define SEGMENTS_MAX 4096
 #define NESTING_MAX 16
 
@@ -218,7 +217,7 @@ static int read_depths(parser *s)
     st_pattern *o = s->out;
     int32_t n = 0;
     for (const char *c = s->p; *c; c++) n += *c == '/';
-    if (n > DEPTHS_MAX) return refuse(s, s->p, "more than %d mtp depths", DEPTHS_MAX);
+    if (n > ST_PATTERN_DEPTHS) return refuse(s, s->p, "more than %d mtp depths", ST_PATTERN_DEPTHS);
     if (n == 0) return ST_OK;
     if (s->strict) ST_TRY(check_equal(s, s->p + 1));
     o->depth = ST_NEW_N(s->arena, st_pattern_part, n);
@@ -278,9 +277,9 @@ int st_pattern_expand(int64_t blocks, int64_t cadence, char linear, char full, c
         return st_fail(error, ST_E_CONFIG, "blocks = %lld: must lie between 0 and %d", (long long)blocks,
                        SYMBOLS_MAX / 2);
     if (cadence < 1) return st_fail(error, ST_E_CONFIG, "cadence = %lld: must be at least 1", (long long)cadence);
-    if (mtp_depths < 0 || mtp_depths > DEPTHS_MAX)
+    if (mtp_depths < 0 || mtp_depths > ST_PATTERN_DEPTHS)
         return st_fail(error, ST_E_CONFIG, "mtp_depths = %lld: must lie between 0 and %d", (long long)mtp_depths,
-                       DEPTHS_MAX);
+                       ST_PATTERN_DEPTHS);
     if (blocks == 0 && mtp_depths > 0)
         return st_fail(error, ST_E_CONFIG, "mtp_depths = %lld, but there is no block to copy", (long long)mtp_depths);
     char *p = *out = st_arena_alloc(arena, (size_t)(2 * blocks + 3 * mtp_depths + 1));

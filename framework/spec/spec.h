@@ -116,6 +116,7 @@ typedef struct st_symbols {
     bool (*known)(void *ctx, char symbol);
     const char *(*list)(void *ctx); /* for hints; may be NULL */
 } st_symbols;
+#define ST_PATTERN_DEPTHS 64 /* most mtp depths of a pattern */
 /* strict 0: Megatron's language plus repeats "(G-G-G-*-)x6" (nesting allowed) and unequal depths; "M/" has one empty
  * depth. strict 1: what Megatron accepts and nothing else: depths are equal, all-empty depths mean none, no repeats,
  * '*' never beside 'D' or '+' in one part. On error: message, and the column in error->column. */

@@ -50,7 +50,6 @@ static void wrong_specs_are_refused_with_place_and_words(void **state)
     refused(STACK("G-", "blocks = 2\n") LAYERS BATCH OPT, 6, "pattern is G-");
     refused(STACK("G-", "") LAYERS BATCH OPT POSITION, 12, "no pattern uses the symbol *");
     refused(STACK("*-", "") ATTENTION "kv_heads = 3\n" MLP BATCH OPT, 10, "kv_heads = 3 does not divide heads = 4");
-    refused(STACK("*-/*-", "") ATTENTION MLP BATCH OPT, 6, "1 multi-token-prediction depths, but no head");
     refused(SMALL "[part.merger]\nfreeze = yes\n", 14, "no weight belongs to the part 'merger'");
     refused(SMALL "[part.language]\nlast_blocks = 3\n", 15, "part language has 1");
     refused(SMALL "[part.language]\nfreeze = yes\n", 0, "nothing is trained");

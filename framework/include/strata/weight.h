@@ -80,7 +80,8 @@ typedef struct st_stack_def {
     int64_t hidden, rows;       /* width, row capacity                                                                */
     int32_t norm, alone;        /* ST_NORM_*; alone 1: every rank has rows of its own, so nothing inside is cut       */
     double eps;
-    const st_map *maps;         /* weights "mixer_norm", "channel_norm", with "_bias"; "": prefix of block {block}    */
+    const st_map *maps;         /* weights "mixer_norm", "channel_norm", with "_bias"; "": prefix of block {block},
+                                 * where {n} is `part`                                                                */
     int32_t n_maps, max_spans;
 } st_stack_def;
 
@@ -123,6 +124,7 @@ struct st_env { /* read-only; valid during configure, capacity and cost */
     int64_t rows, tokens, tokens_time;         /* capacities: rows of x for this part; this rank's piece; whole row   */
     const st_media_caps *media_caps;           /* encoders; NULL otherwise                                            */
     st_axis data, context, tensor, expert, media;
+    int32_t norm, pad;                         /* ST_NORM_* of the stack, with norm_eps                               */
 };
 #define ST_ENV_FAIL(env, code, ...) ((env)->api->fail((env), (code), __FILE__, __LINE__, __VA_ARGS__))
 #define ST_ENV_FAIL_KEY(env, key, code, ...) \
