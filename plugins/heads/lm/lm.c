@@ -4,7 +4,7 @@
  * step. */
 #include <strata/head.h>
 
-struct lm { int metric; };
+struct lm { double weight; int metric; };
 
 static int configure(void *self, st_env *e)
 {
@@ -18,7 +18,7 @@ static int loss(const void *self, st_step *s, const st_tensor *h, const st_tenso
 {
     const struct lm *m = self;
 
-    return st_lm_loss(s, 0, 1.0, m->metric, h, dh);
+    return st_lm_loss(s, 0, m->weight, m->metric, h, dh);
 }
 
 /* As if every token were trained; receipts train few, so this is an upper bound. */
@@ -28,6 +28,10 @@ static int cost(const void *self, const st_env *e, const st_row_stats *row, st_c
     return ST_OK;
 }
 
+static const st_param params[] = {
+    ST_FLOAT(struct lm, weight, "1", 0, 1e6, "", 0, "factor on its gradient; the loss is logged without it"),
+};
+
 ST_EXPORT const st_plugin *st_plugin_v1(void);
 ST_EXPORT const st_plugin *st_plugin_v1(void)
 {
@@ -36,6 +40,7 @@ ST_EXPORT const st_plugin *st_plugin_v1(void)
     };
     static const st_plugin plugin = {
         ST_PLUGIN_HEAD(ST_KIND_HEAD),
+        .n_params = ST_COUNT(params),
         .self_size = sizeof(struct lm),
         .caps = ST_CAP_TRAIN,
         .name = "lm",
@@ -45,6 +50,7 @@ ST_EXPORT const st_plugin *st_plugin_v1(void)
         .summary = "next-token prediction",
         .description = "Cross-entropy of the next token, summed over trained tokens and divided by their number "
                        "in the whole step.",
+        .params = params,
         .ops = &ops,
     };
 
