@@ -353,7 +353,8 @@ int st_kernels_open(st_registry *r, const st_manifest *m, const st_plugin *p, co
     int rc = ST_OK;
     if (!whole) rc = st_fail_at(e, ST_E_NOTFOUND, file, 0, 0, "this module does not exist");
     else if (!known) rc = open_kernels(r, whole, p, backend, out, e);
-    else *out = known->kernels;
+    else rc = check_kernels(known->kernels, p, backend, whole, e); /* it was opened for another plugin, perhaps */
+    if (known && rc == ST_OK) *out = known->kernels;
     free(whole);
     return rc;
 }

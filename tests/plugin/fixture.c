@@ -35,6 +35,9 @@
 #ifndef FIX_DEFAULT
 #define FIX_DEFAULT "8"
 #endif
+#ifndef FIX_ENTRY
+#define FIX_ENTRY st_plugin_v1
+#endif
 #ifndef FIX_OFFSET
 #define FIX_OFFSET (uint32_t) offsetof(struct fixture, width)
 #endif
@@ -81,8 +84,8 @@ static const st_layer_ops ops = {.size = FIX_OPS_SIZE,
                                  .forward = forward,
                                  .backward = FIX_BACKWARD};
 #ifndef FIX_NO_ENTRY
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
+ST_EXPORT const st_plugin *FIX_ENTRY(void);
+ST_EXPORT const st_plugin *FIX_ENTRY(void)
 {
     static const st_plugin p = {FIX_MAGIC,
                                 FIX_MAJOR,

@@ -8,13 +8,19 @@
 #ifndef FIX_TABLE_SIZE
 #define FIX_TABLE_SIZE sizeof(int)
 #endif
+#ifndef FIX_IFACE
+#define FIX_IFACE 3
+#endif
+#ifndef FIX_MAGIC
+#define FIX_MAGIC ST_KERNEL_MAGIC
+#endif
 
 ST_EXPORT const st_kernels *st_kernels_v1(void);
 ST_EXPORT const st_kernels *st_kernels_v1(void)
 {
     static const int table = 42;
     static const st_kernels k = {
-        ST_KERNEL_MAGIC, ST_ABI_MAJOR, ST_ABI_MINOR, sizeof k, 3,   FIX_TABLE_SIZE, "fixture", "cpu",
-        FIX_VERSION,     "",           "",           &table,   NULL};
+        FIX_MAGIC,   ST_ABI_MAJOR, ST_ABI_MINOR, sizeof k, FIX_IFACE, FIX_TABLE_SIZE, "fixture", "cpu",
+        FIX_VERSION, "",           "",           &table,   NULL};
     return &k;
 }

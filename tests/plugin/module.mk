@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 if HAVE_CMOCKA
-check_PROGRAMS += tests/plugin/test_registry tests/plugin/test_module tests/plugin/test_self
-TESTS += tests/plugin/test_registry tests/plugin/test_module tests/plugin/test_self
+check_PROGRAMS += tests/plugin/test_registry tests/plugin/test_module tests/plugin/test_self tests/plugin/test_refuse
+TESTS += tests/plugin/test_registry tests/plugin/test_module tests/plugin/test_self tests/plugin/test_refuse
 
 tests_plugin_test_registry_SOURCES = tests/plugin/test_registry.c tests/plugin/plugin_test.h
 tests_plugin_test_registry_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
@@ -14,6 +14,10 @@ tests_plugin_test_module_LDADD = $(TEST_LIBS)
 tests_plugin_test_self_SOURCES = tests/plugin/test_self.c tests/plugin/plugin_test.h
 tests_plugin_test_self_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_plugin_test_self_LDADD = $(TEST_LIBS)
+
+tests_plugin_test_refuse_SOURCES = tests/plugin/test_refuse.c tests/plugin/plugin_test.h
+tests_plugin_test_refuse_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_plugin_test_refuse_LDADD = $(TEST_LIBS)
 endif
 
 # Modules with one thing wrong each; they are built for the tests only and never installed (libtool wants an -rpath).
@@ -98,3 +102,19 @@ check_LTLIBRARIES += tests/plugin/fix_kernels_old.la
 tests_plugin_fix_kernels_old_la_SOURCES = tests/plugin/fixture_kernels.c
 tests_plugin_fix_kernels_old_la_CPPFLAGS = $(AM_CPPFLAGS) -DFIX_VERSION='"0.0"' -DFIX_TABLE_SIZE=99
 tests_plugin_fix_kernels_old_la_LDFLAGS = $(FIXTURE_LDFLAGS)
+check_LTLIBRARIES += tests/plugin/fix_kernels_iface.la
+tests_plugin_fix_kernels_iface_la_SOURCES = tests/plugin/fixture_kernels.c
+tests_plugin_fix_kernels_iface_la_CPPFLAGS = $(AM_CPPFLAGS) -DFIX_IFACE=4
+tests_plugin_fix_kernels_iface_la_LDFLAGS = $(FIXTURE_LDFLAGS)
+check_LTLIBRARIES += tests/plugin/fix_kernels_magic.la
+tests_plugin_fix_kernels_magic_la_SOURCES = tests/plugin/fixture_kernels.c
+tests_plugin_fix_kernels_magic_la_CPPFLAGS = $(AM_CPPFLAGS) -DFIX_MAGIC=ST_MAGIC
+tests_plugin_fix_kernels_magic_la_LDFLAGS = $(FIXTURE_LDFLAGS)
+check_LTLIBRARIES += tests/plugin/fix_odd.la
+tests_plugin_fix_odd_la_SOURCES = tests/plugin/fixture_odd.c
+tests_plugin_fix_odd_la_CPPFLAGS = $(AM_CPPFLAGS)
+tests_plugin_fix_odd_la_LDFLAGS = $(FIXTURE_LDFLAGS)
+check_LTLIBRARIES += tests/plugin/fix_later.la
+tests_plugin_fix_later_la_SOURCES = tests/plugin/fixture.c
+tests_plugin_fix_later_la_CPPFLAGS = $(AM_CPPFLAGS) -DFIX_ENTRY=st_plugin_v2
+tests_plugin_fix_later_la_LDFLAGS = $(FIXTURE_LDFLAGS)
