@@ -2,7 +2,7 @@
 #
 # STRATA_CHECKS
 #
-# --enable-werror, --enable-asan, --enable-ubsan: flags for our own objects, kept out of the user's CFLAGS.
+# --enable-werror, --enable-asan, --enable-ubsan, --enable-coverage: flags for our own objects, kept out of the user's CFLAGS.
 # Sets CHECK_CFLAGS and MODULE_DEFS (-z defs; clang's sanitizers resolve their runtime in the program only and fail with it),
 # and strata_checks_result for the summary.
 AC_DEFUN([STRATA_CHECKS], [
@@ -10,6 +10,8 @@ AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror], [treat warnings as er
 AC_ARG_ENABLE([asan], [AS_HELP_STRING([--enable-asan], [build with the address sanitizer])], [], [enable_asan=no])
 AC_ARG_ENABLE([ubsan], [AS_HELP_STRING([--enable-ubsan], [build with the undefined-behaviour sanitizer])], [],
   [enable_ubsan=no])
+AC_ARG_ENABLE([coverage], [AS_HELP_STRING([--enable-coverage], [count which lines are executed, for make coverage])], [],
+  [enable_coverage=no])
 CHECK_CFLAGS=
 strata_checks_result=
 strata_sanitize=
@@ -18,6 +20,8 @@ AS_IF([test "x$enable_asan" != xno], [AS_VAR_APPEND([strata_sanitize], [" -fsani
   AS_VAR_APPEND([strata_checks_result], [" asan"])])
 AS_IF([test "x$enable_ubsan" != xno], [AS_VAR_APPEND([strata_sanitize], [" -fsanitize=undefined -fno-sanitize-recover=undefined"])
   AS_VAR_APPEND([strata_checks_result], [" ubsan"])])
+AS_IF([test "x$enable_coverage" != xno], [AS_VAR_APPEND([CHECK_CFLAGS], [" --coverage"])
+  AS_VAR_APPEND([strata_checks_result], [" coverage"])])
 AS_IF([test -z "$strata_checks_result"], [strata_checks_result=none])
 
 MODULE_DEFS=-Wl,-z,defs

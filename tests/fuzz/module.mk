@@ -34,4 +34,4 @@ fuzz-clean:
 .SECONDARY: $(fuzz_objects) $(FUZZ_TARGETS:%=fuzz/obj/tests/fuzz/fuzz_%.o)
 -include $(fuzz_objects:.o=.d) $(FUZZ_TARGETS:%=fuzz/obj/tests/fuzz/fuzz_%.d)
 
-EXTRA_DIST += tests/fuzz/fuzz.h tests/fuzz/run.sh tests/fuzz/seeds.sh $(FUZZ_TARGETS:%=tests/fuzz/fuzz_%.c)
+EXTRA_DIST += tools/fuzz_long.sh tests/fuzz/fuzz.h tests/fuzz/run.sh tests/fuzz/seeds.sh $(FUZZ_TARGETS:%=tests/fuzz/fuzz_%.c)
