@@ -8,12 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEVEL (1.0 / 127.5)          /* one grey level after normalisation with mean and deviation 0.5 */
+#define LEVEL (1.0 / 127.5) /* one grey level after normalisation with mean and deviation 0.5 */
 #define ROUNDING 1e-6
-#define MOST_OFF 0.01                /* share of values that may be another level */
-#define EVERY 97                     /* large cases store every 97th value */
+#define MOST_OFF 0.01 /* share of values that may be another level */
+#define EVERY 97      /* large cases store every 97th value */
 
-typedef struct seen { double *values; int64_t n; } seen;
+typedef struct seen {
+    double *values;
+    int64_t n;
+} seen;
 
 static void look(void *ctx, const char *name, int32_t layer, const double *values, int64_t rows, int64_t cols)
 {
@@ -28,11 +31,17 @@ static void look(void *ctx, const char *name, int32_t layer, const double *value
 
 static int write_spec(st_parity *p, json_t *c, int64_t patches, st_buf *text, st_error *e)
 {
-    st_buf_printf(text, "[stack]\npattern = -\nhidden = 8\nvocab = 8\n[layer.-]\nplugin = swiglu\nwidth = 1\n[run]\nprecision = %s\nbackend = cpu\n"
-                  "[batch]\ntokens = %lld\nsequences = 1\nimages = 1\npatches = %lld\n[position]\nplugin = none\n[optimizer]\nplugin = adamw\n"
-                  "[encoder]\nplugin = qwen35_vision\npattern = F\nhidden = 4\npatch = 16\ntemporal_patch = 2\nmerge = 2\nposition_side = 2\n"
-                  "min_pixels = %lld\nmax_pixels = %lld\nimage_mean = 0.5,0.5,0.5\nimage_std = 0.5,0.5,0.5\n[layer.F]\nplugin = gelu_mlp\nwidth = 1\nbias = yes\n",
-                  st_parity_precision(p), (long long)patches / 4 + 1, (long long)patches, (long long)json_integer_value(json_object_get(c, "min_pixels")),
+    st_buf_printf(text,
+                  "[stack]\npattern = -\nhidden = 8\nvocab = 8\n[layer.-]\nplugin = swiglu\nwidth = "
+                  "1\n[run]\nprecision = %s\nbackend = cpu\n"
+                  "[batch]\ntokens = %lld\nsequences = 1\nimages = 1\npatches = %lld\n[position]\nplugin = "
+                  "none\n[optimizer]\nplugin = adamw\n"
+                  "[encoder]\nplugin = qwen35_vision\npattern = F\nhidden = 4\npatch = 16\ntemporal_patch = 2\nmerge = "
+                  "2\nposition_side = 2\n"
+                  "min_pixels = %lld\nmax_pixels = %lld\nimage_mean = 0.5,0.5,0.5\nimage_std = "
+                  "0.5,0.5,0.5\n[layer.F]\nplugin = gelu_mlp\nwidth = 1\nbias = yes\n",
+                  st_parity_precision(p), (long long)patches / 4 + 1, (long long)patches,
+                  (long long)json_integer_value(json_object_get(c, "min_pixels")),
                   (long long)json_integer_value(json_object_get(c, "max_pixels")));
     return text->failed ? st_fail(e, ST_E_NOMEM, "no memory for a spec") : ST_OK;
 }
@@ -51,7 +60,12 @@ static int decode(st_parity *p, int index, st_image *image, st_error *e)
 static int make_row(st_parity *p, st_model *m, const st_image *image, st_packed_row **row, int32_t grid[3], st_error *e)
 {
     const st_instance *encoder = st_model_encoder(m);
-    st_media md = {.size = sizeof md, .kind = ST_MEDIA_IMAGE, .width = image->width, .height = image->height, .frames = 1, .rgb = image->rgb};
+    st_media md = {.size = sizeof md,
+                   .kind = ST_MEDIA_IMAGE,
+                   .width = image->width,
+                   .height = image->height,
+                   .frames = 1,
+                   .rgb = image->rgb};
     st_item item = {.plan = {.size = sizeof item.plan}};
     st_worker w = {.size = sizeof w, .host = &p->base->host, .arena = p->arena, .error = e};
     st_encoder_ops ops;
@@ -63,21 +77,34 @@ static int make_row(st_parity *p, st_model *m, const st_image *image, st_packed_
     void *payload = st_arena_alloc(p->arena, (size_t)item.plan.payload);
     int32_t n = item.plan.rows + 1;
     st_media_run run = {.n = n - 1, .kind = ST_MEDIA_IMAGE, .grid = {1, grid[1] / 2, grid[2] / 2}};
-    st_prepared q = {.n = n, .n_runs = 1, .n_items = 1, .ids = ST_NEW_N(p->arena, int32_t, n), .train = ST_NEW_N(p->arena, uint8_t, n),
-                     .content = ST_NEW_N(p->arena, uint8_t, n), .pos = ST_NEW_N(p->arena, int32_t, n), .runs = &run, .items = &item, .index = -1, .id = "picture"};
-    if (!payload || !q.ids || !q.train || !q.content || !q.pos) return st_fail(e, ST_E_NOMEM, "no memory for a picture of %d patches", item.plan.units);
+    st_prepared q = {.n = n,
+                     .n_runs = 1,
+                     .n_items = 1,
+                     .ids = ST_NEW_N(p->arena, int32_t, n),
+                     .train = ST_NEW_N(p->arena, uint8_t, n),
+                     .content = ST_NEW_N(p->arena, uint8_t, n),
+                     .pos = ST_NEW_N(p->arena, int32_t, n),
+                     .runs = &run,
+                     .items = &item,
+                     .index = -1,
+                     .id = "picture"};
+    if (!payload || !q.ids || !q.train || !q.content || !q.pos)
+        return st_fail(e, ST_E_NOMEM, "no memory for a picture of %d patches", item.plan.units);
     ((uint8_t *)q.train)[n - 1] = 1;
     ST_TRY(ops.prepare(encoder->self, &w, &md, &item.plan, payload));
     item.payload = payload;
     ST_TRY(st_row_create(p->arena, st_model_shape(m), row, e));
     st_row_clear(*row);
     ST_TRY(st_row_add(*row, &q, &fits, e));
-    if (!fits) return st_fail(e, ST_E_SHAPE, "%s: a picture came out with %d patches, more than its reference", p->dir, item.plan.units);
+    if (!fits)
+        return st_fail(e, ST_E_SHAPE, "%s: a picture came out with %d patches, more than its reference", p->dir,
+                       item.plan.units);
     return st_row_finish(*row, &ops, encoder->self, &w, e);
 }
 
 /* values: ours. Largest difference against one grey level, and the share of values that are another level. */
-static int compare_values(st_parity *p, const char *name, const double *want, const double *values, int64_t n, int64_t step, st_error *e)
+static int compare_values(st_parity *p, const char *name, const double *want, const double *values, int64_t n,
+                          int64_t step, st_error *e)
 {
     double *got = ST_NEW_N(p->arena, double, n), zero = 0, off = 0;
     char *share = st_arena_printf(p->arena, "%s, share off", name);
@@ -106,17 +133,22 @@ static int compare(st_parity *p, json_t *c, const seen *s, const int32_t grid[3]
     snprintf(key, sizeof key, "%d.%s.pixel_values", index, processor);
     ST_TRY(st_parity_get(p, key, &want, &n, NULL, e));
     if (want && n == s->n) return compare_values(p, key, want, s->values, n, 1, e);
-    if (want) return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, the encoder made %lld", p->dir, key, (long long)n, (long long)s->n);
+    if (want)
+        return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, the encoder made %lld", p->dir, key, (long long)n,
+                       (long long)s->n);
     snprintf(key, sizeof key, "%d.%s.pixel_values_every_97th", index, processor);
     ST_TRY(st_parity_need(p, key, &want, &n, e));
-    if (n != (s->n + EVERY - 1) / EVERY) return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, the encoder made %lld in all", p->dir, key, (long long)n, (long long)s->n);
+    if (n != (s->n + EVERY - 1) / EVERY)
+        return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, the encoder made %lld in all", p->dir, key, (long long)n,
+                       (long long)s->n);
     return compare_values(p, key, want, s->values, n, EVERY, e);
 }
 
 static int run_entry(st_parity *p, json_t *c, st_diags *d)
 {
     json_t *grid_json = json_array_get(json_object_get(c, "grid"), 0);
-    int64_t patches = json_integer_value(json_array_get(grid_json, 1)) * json_integer_value(json_array_get(grid_json, 2));
+    int64_t patches =
+        json_integer_value(json_array_get(grid_json, 1)) * json_integer_value(json_array_get(grid_json, 2));
     st_parity_model pm = {0};
     st_packed_row *row;
     st_image image;

@@ -25,7 +25,8 @@ static double hashed(uint64_t i, uint64_t seed)
 static int fill(st_model *m, const st_model_weight *w, int32_t index, json_t *param, int identity, st_error *e)
 {
     double *v = calloc((size_t)w->count, sizeof *v);
-    double scale = json_number_value(json_object_get(param, "scale")), offset = json_number_value(json_object_get(param, "offset"));
+    double scale = json_number_value(json_object_get(param, "scale")),
+           offset = json_number_value(json_object_get(param, "offset"));
     uint64_t seed = (uint64_t)json_integer_value(json_object_get(param, "seed"));
     int rc;
 
@@ -62,17 +63,28 @@ static int write_spec(st_parity *p, int64_t hidden, int64_t out_hidden, int64_t 
     /* 3 colours x frames x 8 x 8 values make one patch as wide as the encoder */
     int64_t frames = hidden / (3 * 8 * 8);
 
-    if (frames * 3 * 8 * 8 != hidden || patches % 4) return st_fail(e, ST_E_UNSUPPORTED, "%s: width %lld or %lld patches do not fit an identity stem", p->dir, (long long)hidden, (long long)patches);
-    st_buf_printf(text, "[stack]\npattern = -\nhidden = %lld\nvocab = 8\n[layer.-]\nplugin = swiglu\nwidth = 1\n[run]\nprecision = %s\nbackend = cpu\n"
-                  "[batch]\ntokens = %lld\nsequences = 1\nimages = 1\npatches = %lld\npatch_values = yes\n[position]\nplugin = none\n"
-                  "[encoder]\nplugin = qwen35_vision\npattern = VF\nhidden = %lld\npatch = 8\ntemporal_patch = %lld\nmerge = 2\nposition_side = 2\n"
-                  "[layer.V]\nplugin = attention\nheads = 1\nkv_heads = 1\nhead_dim = 8\ngate = no\nqk_norm = no\nbias = yes\ncausal = no\nrotary = no\nnames = vision\n"
+    if (frames * 3 * 8 * 8 != hidden || patches % 4)
+        return st_fail(e, ST_E_UNSUPPORTED, "%s: width %lld or %lld patches do not fit an identity stem", p->dir,
+                       (long long)hidden, (long long)patches);
+    st_buf_printf(text,
+                  "[stack]\npattern = -\nhidden = %lld\nvocab = 8\n[layer.-]\nplugin = swiglu\nwidth = "
+                  "1\n[run]\nprecision = %s\nbackend = cpu\n"
+                  "[batch]\ntokens = %lld\nsequences = 1\nimages = 1\npatches = %lld\npatch_values = "
+                  "yes\n[position]\nplugin = none\n"
+                  "[encoder]\nplugin = qwen35_vision\npattern = VF\nhidden = %lld\npatch = 8\ntemporal_patch = "
+                  "%lld\nmerge = 2\nposition_side = 2\n"
+                  "[layer.V]\nplugin = attention\nheads = 1\nkv_heads = 1\nhead_dim = 8\ngate = no\nqk_norm = no\nbias "
+                  "= yes\ncausal = no\nrotary = no\nnames = vision\n"
                   "[layer.F]\nplugin = gelu_mlp\nwidth = 1\nbias = yes\n",
-                  (long long)out_hidden, st_parity_precision(p), (long long)patches / 4 + 1, (long long)patches, (long long)hidden, (long long)frames);
+                  (long long)out_hidden, st_parity_precision(p), (long long)patches / 4 + 1, (long long)patches,
+                  (long long)hidden, (long long)frames);
     return text->failed ? st_fail(e, ST_E_NOMEM, "no memory for a spec") : ST_OK;
 }
 
-typedef struct seen { double *features; int64_t n; } seen;
+typedef struct seen {
+    double *features;
+    int64_t n;
+} seen;
 
 static void look(void *ctx, const char *name, int32_t layer, const double *values, int64_t rows, int64_t cols)
 {
@@ -87,16 +99,30 @@ static int make_row(st_parity *p, st_model *m, int64_t hidden, int64_t patches, 
 {
     const st_instance *encoder = st_model_encoder(m);
     int32_t n = (int32_t)patches / 4 + 1, fits;
-    double *values = ST_NEW_N(p->arena, double, patches * hidden);
-    st_media md = {.size = sizeof md, .kind = ST_MEDIA_IMAGE, .frames = 1, .patches = values, .patch_grid = {1, 2, (int32_t)patches / 2}};
+    double *values = ST_NEW_N(p->arena, double, patches *hidden);
+    st_media md = {.size = sizeof md,
+                   .kind = ST_MEDIA_IMAGE,
+                   .frames = 1,
+                   .patches = values,
+                   .patch_grid = {1, 2, (int32_t)patches / 2}};
     st_media_run run = {.n = n - 1, .kind = ST_MEDIA_IMAGE, .grid = {1, 1, n - 1}};
     st_item item = {.plan = {.size = sizeof item.plan}};
     st_worker w = {.size = sizeof w, .host = &p->base->host, .arena = p->arena, .error = e};
-    st_prepared q = {.n = n, .n_runs = 1, .n_items = 1, .ids = ST_NEW_N(p->arena, int32_t, n), .train = ST_NEW_N(p->arena, uint8_t, n),
-                     .content = ST_NEW_N(p->arena, uint8_t, n), .pos = ST_NEW_N(p->arena, int32_t, n), .runs = &run, .items = &item, .index = -1, .id = "merger"};
+    st_prepared q = {.n = n,
+                     .n_runs = 1,
+                     .n_items = 1,
+                     .ids = ST_NEW_N(p->arena, int32_t, n),
+                     .train = ST_NEW_N(p->arena, uint8_t, n),
+                     .content = ST_NEW_N(p->arena, uint8_t, n),
+                     .pos = ST_NEW_N(p->arena, int32_t, n),
+                     .runs = &run,
+                     .items = &item,
+                     .index = -1,
+                     .id = "merger"};
     st_encoder_ops ops;
 
-    if (!values || !q.ids || !q.train || !q.content || !q.pos) return st_fail(e, ST_E_NOMEM, "no memory for %lld patches", (long long)patches);
+    if (!values || !q.ids || !q.train || !q.content || !q.pos)
+        return st_fail(e, ST_E_NOMEM, "no memory for %lld patches", (long long)patches);
     for (int64_t i = 0; i < patches * hidden; i++) values[i] = hashed((uint64_t)i, INPUT_SEED);
     ((uint8_t *)q.train)[n - 1] = 1;
     st_ops_copy(encoder->plugin, &ops, sizeof ops);
@@ -113,24 +139,28 @@ static int make_row(st_parity *p, st_model *m, int64_t hidden, int64_t patches, 
 
 static int compare(st_parity *p, const seen *s, json_t *meta, st_error *e)
 {
-    double *exact, *own32, *own16, own_error = json_number_value(json_object_get(json_object_get(meta, "note"), "bf16_own_error"));
+    double *exact, *own32, *own16,
+        own_error = json_number_value(json_object_get(json_object_get(meta, "note"), "bf16_own_error"));
     int64_t n;
 
     ST_TRY(st_parity_need(p, "out_f64", &exact, &n, e));
     ST_TRY(st_parity_need(p, "out_f32", &own32, NULL, e));
     ST_TRY(st_parity_need(p, "out_bf16", &own16, NULL, e));
-    if (n != s->n) return st_fail(e, ST_E_SHAPE, "%s: out_f64 has %lld values, not %lld", p->dir, (long long)n, (long long)s->n);
+    if (n != s->n)
+        return st_fail(e, ST_E_SHAPE, "%s: out_f64 has %lld values, not %lld", p->dir, (long long)n, (long long)s->n);
     if (p->type == ST_PARITY_F32) return st_parity_compare(p, "out_f64", exact, s->features, n, ST_BY_MAX, GATE_F32, e);
     ST_TRY(st_parity_compare(p, "out_f64", exact, s->features, n, ST_BY_NORM, GATE_F64, e));
     /* the library's own rounding, seen from our exact values, must be the error that it states of itself */
     ST_TRY(st_parity_compare(p, "out_f32 (the library's own)", own32, s->features, n, ST_BY_MAX,
-                             1e-9 + json_number_value(json_object_get(json_object_get(meta, "note"), "f32_own_error")), e));
+                             1e-9 + json_number_value(json_object_get(json_object_get(meta, "note"), "f32_own_error")),
+                             e));
     return st_parity_compare(p, "out_bf16 (the library's own)", own16, s->features, n, ST_BY_MAX, 1e-9 + own_error, e);
 }
 
 static int run_case(st_parity *p, json_t *meta, st_diags *d)
 {
-    int64_t hidden = json_integer_value(json_object_get(meta, "hidden")), out_hidden = json_integer_value(json_object_get(meta, "out_hidden"));
+    int64_t hidden = json_integer_value(json_object_get(meta, "hidden")),
+            out_hidden = json_integer_value(json_object_get(meta, "out_hidden"));
     int64_t patches = json_integer_value(json_object_get(meta, "patches")), count;
     seen s = {.n = patches / 4 * out_hidden};
     st_parity_model pm = {0};

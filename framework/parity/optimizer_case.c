@@ -12,11 +12,14 @@ static int write_spec(st_parity *p, json_t *c, st_buf *text, st_error *e)
 {
     json_t *betas = json_object_get(c, "betas");
 
-    st_buf_printf(text, "[stack]\npattern = -\nhidden = 1\nvocab = %lld\ntie_embeddings = yes\n[layer.-]\nplugin = swiglu\nwidth = 1\n"
-                  "[run]\nprecision = %s\nbackend = cpu\n[batch]\ntokens = 8\n[position]\nplugin = none\n"
-                  "[optimizer]\nplugin = adamw\nbeta1 = %.17g\nbeta2 = %.17g\neps = %.17g\nweight_decay = %.17g\n",
-                  (long long)json_integer_value(json_object_get(c, "n")), st_parity_precision(p), json_number_value(json_array_get(betas, 0)),
-                  json_number_value(json_array_get(betas, 1)), json_number_value(json_object_get(c, "eps")), json_number_value(json_object_get(c, "weight_decay")));
+    st_buf_printf(
+        text,
+        "[stack]\npattern = -\nhidden = 1\nvocab = %lld\ntie_embeddings = yes\n[layer.-]\nplugin = swiglu\nwidth = 1\n"
+        "[run]\nprecision = %s\nbackend = cpu\n[batch]\ntokens = 8\n[position]\nplugin = none\n"
+        "[optimizer]\nplugin = adamw\nbeta1 = %.17g\nbeta2 = %.17g\neps = %.17g\nweight_decay = %.17g\n",
+        (long long)json_integer_value(json_object_get(c, "n")), st_parity_precision(p),
+        json_number_value(json_array_get(betas, 0)), json_number_value(json_array_get(betas, 1)),
+        json_number_value(json_object_get(c, "eps")), json_number_value(json_object_get(c, "weight_decay")));
     return text->failed ? st_fail(e, ST_E_NOMEM, "no memory for a spec") : ST_OK;
 }
 
@@ -35,8 +38,11 @@ static int clear_gradients(st_parity *p, st_model *m, st_error *e)
 
 static int compare_step(st_parity *p, st_model *m, int index, int32_t embed, int step, json_t *c, st_error *e)
 {
-    double gate = p->type == ST_PARITY_F64 ? GATE_F64 : GATE_F32, steps = json_number_value(json_object_get(c, "steps"));
-    st_schedule schedule = {.size = sizeof schedule, .step = step + 1, .lr_scale = 1,
+    double gate = p->type == ST_PARITY_F64 ? GATE_F64 : GATE_F32,
+           steps = json_number_value(json_object_get(c, "steps"));
+    st_schedule schedule = {.size = sizeof schedule,
+                            .step = step + 1,
+                            .lr_scale = 1,
                             .lr = json_number_value(json_object_get(c, "lr")) * (step + 1) / steps};
     st_step_result r = {0};
     char key[64];
@@ -71,7 +77,8 @@ static int run_case(st_parity *p, json_t *c, int index, st_model *m, st_error *e
     ST_TRY(st_parity_need(p, key, &start, NULL, e));
     ST_TRY(st_model_write(m, embed, start, e));
     ST_TRY(clear_gradients(p, m, e));
-    for (int step = 0; step < (int)json_integer_value(json_object_get(c, "steps")); step++) ST_TRY(compare_step(p, m, index, embed, step, c, e));
+    for (int step = 0; step < (int)json_integer_value(json_object_get(c, "steps")); step++)
+        ST_TRY(compare_step(p, m, index, embed, step, c, e));
     return ST_OK;
 }
 
@@ -87,7 +94,8 @@ int st_parity_optimizer_case(st_parity *p, st_diags *d)
         rc = write_spec(p, json_array_get(meta, i), &text, &e);
         if (rc != ST_OK) rc = st_diags_add(d, &e, NULL, false);
         else rc = st_parity_model_open(p, text.data, 1, &pm, d);
-        if (rc == ST_OK && (rc = run_case(p, json_array_get(meta, i), (int)i, pm.model, &e)) != ST_OK) st_diags_add(d, &e, NULL, false);
+        if (rc == ST_OK && (rc = run_case(p, json_array_get(meta, i), (int)i, pm.model, &e)) != ST_OK)
+            st_diags_add(d, &e, NULL, false);
         st_parity_model_close(&pm);
         st_buf_free(&text);
     }

@@ -52,7 +52,8 @@ static int run_folder(st_parity *p, st_diags *d)
     run = choose(p, &types);
     if (!run) {
         st_fail(&e, ST_E_NOTFOUND, "%s: no reference values of a known kind", p->dir);
-        st_error_hint(&e, "a folder holds config.json + weights.safetensors + io.safetensors, or io.safetensors of one part, or tokenizer.json + cases.json");
+        st_error_hint(&e, "a folder holds config.json + weights.safetensors + io.safetensors, or io.safetensors of one "
+                          "part, or tokenizer.json + cases.json");
         return st_diags_add(d, &e, NULL, false);
     }
     for (p->type = 0; p->type < types && rc == ST_OK; p->type++) rc = run(p, d);
@@ -67,7 +68,8 @@ int st_parity_folder(st_base *base, st_registry *registry, const char *dir, FILE
     st_parity p = {.base = base, .registry = registry, .dir = dir, .out = out, .arena = st_arena_create(0)};
     int rc;
 
-    if (!p.arena) return st_diags_add(d, &(st_error){.code = ST_E_NOMEM, .message = "no memory for a comparison"}, NULL, false);
+    if (!p.arena)
+        return st_diags_add(d, &(st_error){.code = ST_E_NOMEM, .message = "no memory for a comparison"}, NULL, false);
     rc = run_folder(&p, d);
     *failed += p.failed;
     if (p.io) st_tensors_close(p.io);

@@ -14,15 +14,27 @@ enum { ST_PARITY_F64 = 0, ST_PARITY_F32, ST_PARITY_TYPES };
 enum { ST_BY_NORM = 0, ST_BY_MAX }; /* |a-b| / |b| over the tensor, or the largest |a-b| */
 /* reach: how far rounding alone moves this value, measured in the same run; 0: not asked. An error over the gate but within reach
  * is marked ~ instead of BAD: the reference itself is not determined to the gate there (docs/DECISIONS.md, training curves). */
-typedef struct st_parity_cell { double max, norm, gate, reach; int32_t how, done, failed; } st_parity_cell;
-typedef struct st_parity_row { const char *name; int64_t count; st_parity_cell cell[ST_PARITY_TYPES]; } st_parity_row;
+typedef struct st_parity_cell {
+    double max, norm, gate, reach;
+    int32_t how, done, failed;
+} st_parity_cell;
+typedef struct st_parity_row {
+    const char *name;
+    int64_t count;
+    st_parity_cell cell[ST_PARITY_TYPES];
+} st_parity_row;
 typedef struct st_parity {
-    st_base *base; st_registry *registry;
+    st_base *base;
+    st_registry *registry;
     const char *dir;
     st_arena *arena;
-    st_tensors *io; int32_t n_io; const st_file_tensor *io_list; uint8_t *read; /* a flag per key of io */
-    st_parity_row *rows; int32_t n, cap;
-    int32_t type;                 /* precision of the run in progress */
+    st_tensors *io;
+    int32_t n_io;
+    const st_file_tensor *io_list;
+    uint8_t *read; /* a flag per key of io */
+    st_parity_row *rows;
+    int32_t n, cap;
+    int32_t type; /* precision of the run in progress */
     int32_t failed;
     FILE *out;
 } st_parity;
@@ -31,9 +43,11 @@ typedef struct st_parity {
 int st_parity_folder(st_base *, st_registry *, const char *dir, FILE *out, int *failed, st_diags *);
 
 /* ---- report.c ---- */
-int st_parity_compare(st_parity *, const char *name, const double *want, const double *got, int64_t n, int how, double gate, st_error *);
+int st_parity_compare(st_parity *, const char *name, const double *want, const double *got, int64_t n, int how,
+                      double gate, st_error *);
 /* As above by norm, with the reach of rounding. */
-int st_parity_compare_within(st_parity *, const char *name, double want, double got, double gate, double reach, st_error *);
+int st_parity_compare_within(st_parity *, const char *name, double want, double got, double gate, double reach,
+                             st_error *);
 /* The key as double; NULL and no error when io does not have it. Marks it read. */
 int st_parity_get(st_parity *, const char *key, double **values, int64_t *n, const st_file_tensor **, st_error *);
 int st_parity_need(st_parity *, const char *key, double **values, int64_t *n, st_error *);
@@ -42,7 +56,10 @@ void st_parity_print(st_parity *);
 const char *st_parity_precision(const st_parity *); /* "f64" */
 
 /* ---- a model from spec text, open, in the precision of the run (model_case.c) ---- */
-typedef struct st_parity_model { st_spec *spec; st_model *model; } st_parity_model;
+typedef struct st_parity_model {
+    st_spec *spec;
+    st_model *model;
+} st_parity_model;
 int st_parity_model_open(st_parity *, const char *text, int train, st_parity_model *, st_diags *);
 json_t *st_parity_json(st_parity *, const char *name, st_error *); /* a file of the folder; NULL and an error */
 void st_parity_model_close(st_parity_model *);

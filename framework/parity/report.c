@@ -23,7 +23,8 @@ static st_parity_row *find_row(st_parity *p, const char *name)
     return p->rows[p->n].name ? &p->rows[p->n++] : NULL;
 }
 
-int st_parity_compare(st_parity *p, const char *name, const double *want, const double *got, int64_t n, int how, double gate, st_error *e)
+int st_parity_compare(st_parity *p, const char *name, const double *want, const double *got, int64_t n, int how,
+                      double gate, st_error *e)
 {
     st_parity_row *row = find_row(p, name);
     double diff = 0, size = 0, max = 0, error;
@@ -48,7 +49,8 @@ int st_parity_compare(st_parity *p, const char *name, const double *want, const 
     return ST_OK;
 }
 
-int st_parity_compare_within(st_parity *p, const char *name, double want, double got, double gate, double reach, st_error *e)
+int st_parity_compare_within(st_parity *p, const char *name, double want, double got, double gate, double reach,
+                             st_error *e)
 {
     ST_TRY(st_parity_compare(p, name, &want, &got, 1, ST_BY_NORM, gate, e));
     st_parity_cell *c = &find_row(p, name)->cell[p->type];
@@ -57,7 +59,8 @@ int st_parity_compare_within(st_parity *p, const char *name, double want, double
     return ST_OK;
 }
 
-int st_parity_get(st_parity *p, const char *key, double **values, int64_t *n, const st_file_tensor **tensor, st_error *e)
+int st_parity_get(st_parity *p, const char *key, double **values, int64_t *n, const st_file_tensor **tensor,
+                  st_error *e)
 {
     *values = NULL;
     for (int32_t i = 0; i < p->n_io; i++) {
@@ -98,7 +101,10 @@ static void print_cell(FILE *f, const st_parity_cell *c)
         fprintf(f, "  %9s %9s %9s     ", "", "", "");
         return;
     }
-    fprintf(f, "  %9.2e %9.2e %8.0e%c %s", c->max, c->norm, c->gate, c->how == ST_BY_MAX ? 'm' : 'n', c->failed ? "BAD" : is_undecided(c) ? "~  " : "ok ");
+    fprintf(f, "  %9.2e %9.2e %8.0e%c %s", c->max, c->norm, c->gate, c->how == ST_BY_MAX ? 'm' : 'n',
+            c->failed         ? "BAD"
+            : is_undecided(c) ? "~  "
+                              : "ok ");
 }
 
 void st_parity_print(st_parity *p)
@@ -106,7 +112,8 @@ void st_parity_print(st_parity *p)
     int32_t unread = 0, undecided = 0;
 
     if (p->n) {
-        fprintf(p->out, "%-72s %9s  %9s %9s %9s      %9s %9s %9s\n", p->dir, "values", "f64 max", "by norm", "gate", "f32 max", "by norm", "gate");
+        fprintf(p->out, "%-72s %9s  %9s %9s %9s      %9s %9s %9s\n", p->dir, "values", "f64 max", "by norm", "gate",
+                "f32 max", "by norm", "gate");
         for (int32_t i = 0; i < p->n; i++) {
             const st_parity_row *r = &p->rows[i];
             fprintf(p->out, "%-72s %9lld", r->name, (long long)r->count);
@@ -129,6 +136,9 @@ void st_parity_print(st_parity *p)
         p->failed++;
     }
     if (p->failed) fprintf(p->out, "%s: %d rows, FAILED\n\n", p->dir, p->n);
-    else if (undecided) fprintf(p->out, "%s: %d rows within their gates, but %d values (~) over theirs that rounding alone moves as far\n\n", p->dir, p->n, undecided);
+    else if (undecided)
+        fprintf(p->out,
+                "%s: %d rows within their gates, but %d values (~) over theirs that rounding alone moves as far\n\n",
+                p->dir, p->n, undecided);
     else fprintf(p->out, "%s: %d rows, all within their gates\n\n", p->dir, p->n);
 }

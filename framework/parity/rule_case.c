@@ -31,7 +31,8 @@ static int read_shape(st_parity *p, rule *r, st_error *e)
     ST_TRY(st_parity_get(p, key, &unused, NULL, &v, e));
     snprintf(key, sizeof key, "%d.cu_seqlens", r->index);
     ST_TRY(st_parity_need(p, key, &r->cu, &n, e));
-    if (!unused || q->nd != 3 || v->nd != 3 || n < 2) return st_fail(e, ST_E_SHAPE, "%s: q and v of case %d must be [tokens, heads, width]", p->dir, r->index);
+    if (!unused || q->nd != 3 || v->nd != 3 || n < 2)
+        return st_fail(e, ST_E_SHAPE, "%s: q and v of case %d must be [tokens, heads, width]", p->dir, r->index);
     r->tokens = q->dim[0];
     r->hk = q->dim[1];
     r->dk = q->dim[2];
@@ -59,8 +60,11 @@ static int put(st_parity *p, const rule *r, const char *name, double *rows, int6
 
     snprintf(key, sizeof key, "%d.%s", r->index, name);
     ST_TRY(st_parity_need(p, key, &v, &n, e));
-    if (n != r->tokens * width) return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, not %lld x %lld", p->dir, key, (long long)n, (long long)r->tokens, (long long)width);
-    for (int64_t t = 0; t < r->tokens; t++) memcpy(rows + t * r->hidden + first, v + t * width, (size_t)width * sizeof *v);
+    if (n != r->tokens * width)
+        return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, not %lld x %lld", p->dir, key, (long long)n,
+                       (long long)r->tokens, (long long)width);
+    for (int64_t t = 0; t < r->tokens; t++)
+        memcpy(rows + t * r->hidden + first, v + t * width, (size_t)width * sizeof *v);
     return ST_OK;
 }
 
@@ -78,16 +82,19 @@ static int put_state(st_parity *p, const rule *r, const char *name, double *row,
     return ST_OK;
 }
 
-static int compare(st_parity *p, const rule *r, const char *name, const double *rows, int64_t count, int64_t width, double f32, st_error *e)
+static int compare(st_parity *p, const rule *r, const char *name, const double *rows, int64_t count, int64_t width,
+                   double f32, st_error *e)
 {
     char key[64];
-    double *want, *got = ST_NEW_N(p->arena, double, count * width), gate = p->type == ST_PARITY_F64 ? GATE_F64 : f32;
+    double *want, *got = ST_NEW_N(p->arena, double, count *width), gate = p->type == ST_PARITY_F64 ? GATE_F64 : f32;
     int64_t n;
 
     snprintf(key, sizeof key, "%d.%s", r->index, name);
     ST_TRY(st_parity_need(p, key, &want, &n, e));
     if (!got) return st_fail(e, ST_E_NOMEM, "no memory for %s", key);
-    if (n != count * width) return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, not %lld", p->dir, key, (long long)n, (long long)(count * width));
+    if (n != count * width)
+        return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, not %lld", p->dir, key, (long long)n,
+                       (long long)(count * width));
     for (int64_t t = 0; t < count; t++) memcpy(got + t * width, rows + t * r->hidden, (size_t)width * sizeof *got);
     return st_parity_compare(p, key, want, got, n, ST_BY_NORM, gate, e);
 }
@@ -100,9 +107,15 @@ static int pack(st_parity *p, const rule *r, st_model *m, st_packed_row **row, s
     st_row_clear(*row);
     for (int i = 0; i < r->n_seg; i++) {
         int32_t n = (int32_t)(r->cu[i + 1] - r->cu[i]), fits;
-        st_prepared q = {.n = n, .ids = ST_NEW_N(p->arena, int32_t, n), .train = ST_NEW_N(p->arena, uint8_t, n), .content = ST_NEW_N(p->arena, uint8_t, n),
-                         .pos = ST_NEW_N(p->arena, int32_t, n), .index = i, .id = "segment"};
-        if (!q.ids || !q.train || !q.content || !q.pos) return st_fail(e, ST_E_NOMEM, "no memory for a segment of %d tokens", n);
+        st_prepared q = {.n = n,
+                         .ids = ST_NEW_N(p->arena, int32_t, n),
+                         .train = ST_NEW_N(p->arena, uint8_t, n),
+                         .content = ST_NEW_N(p->arena, uint8_t, n),
+                         .pos = ST_NEW_N(p->arena, int32_t, n),
+                         .index = i,
+                         .id = "segment"};
+        if (!q.ids || !q.train || !q.content || !q.pos)
+            return st_fail(e, ST_E_NOMEM, "no memory for a segment of %d tokens", n);
         ST_TRY(st_row_add(*row, &q, &fits, e));
         if (!fits) return st_fail(e, ST_E_INTERNAL, "segment %d does not fit into a row made for it", i);
     }
@@ -112,7 +125,8 @@ static int pack(st_parity *p, const rule *r, st_model *m, st_packed_row **row, s
 static int run_layer(st_parity *p, const rule *r, st_model *m, st_error *e)
 {
     int64_t rows = st_model_shape(m)->tokens, size = rows * r->hidden, state = r->hv * r->dk * r->dv;
-    double *x = ST_NEW_N(p->arena, double, size), *y = ST_NEW_N(p->arena, double, size), *dy = ST_NEW_N(p->arena, double, size), *dx = ST_NEW_N(p->arena, double, size);
+    double *x = ST_NEW_N(p->arena, double, size), *y = ST_NEW_N(p->arena, double, size),
+           *dy = ST_NEW_N(p->arena, double, size), *dx = ST_NEW_N(p->arena, double, size);
     double *last = (r->tokens - 1) * r->hidden + r->state + dy;
     st_packed_row *row;
 
@@ -146,10 +160,15 @@ static int run_case(st_parity *p, int index, st_diags *d)
     int rc = read_shape(p, &r, &e);
 
     if (rc == ST_OK) {
-        st_buf_printf(&text, "[stack]\npattern = D\nhidden = %lld\nvocab = 8\n[layer.D]\nplugin = delta_rule\nkey_heads = %lld\nvalue_heads = %lld\nkey_dim = %lld\nvalue_dim = %lld\n"
-                      "states = yes\n[run]\nprecision = %s\nbackend = cpu\n[batch]\ntokens = %lld\nsequences = %d\n[position]\nplugin = none\n[optimizer]\nplugin = adamw\n",
-                      (long long)r.hidden, (long long)r.hk, (long long)r.hv, (long long)r.dk, (long long)r.dv, st_parity_precision(p), (long long)r.tokens, r.n_seg);
-        rc = text.failed ? st_fail(&e, ST_E_NOMEM, "no memory for a spec") : st_parity_model_open(p, text.data, 1, &pm, d);
+        st_buf_printf(&text,
+                      "[stack]\npattern = D\nhidden = %lld\nvocab = 8\n[layer.D]\nplugin = delta_rule\nkey_heads = "
+                      "%lld\nvalue_heads = %lld\nkey_dim = %lld\nvalue_dim = %lld\n"
+                      "states = yes\n[run]\nprecision = %s\nbackend = cpu\n[batch]\ntokens = %lld\nsequences = "
+                      "%d\n[position]\nplugin = none\n[optimizer]\nplugin = adamw\n",
+                      (long long)r.hidden, (long long)r.hk, (long long)r.hv, (long long)r.dk, (long long)r.dv,
+                      st_parity_precision(p), (long long)r.tokens, r.n_seg);
+        rc = text.failed ? st_fail(&e, ST_E_NOMEM, "no memory for a spec")
+                         : st_parity_model_open(p, text.data, 1, &pm, d);
     }
     if (rc == ST_OK) rc = run_layer(p, &r, pm.model, &e);
     if (e.code) st_diags_add(d, &e, NULL, false);

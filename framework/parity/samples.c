@@ -19,12 +19,15 @@ static int read_ids(st_parity *p, int32_t i, st_prepared *q, st_error *e)
     int32_t *out = ST_NEW_N(p->arena, int32_t, n);
     uint8_t *train = ST_NEW_N(p->arena, uint8_t, n), *content = ST_NEW_N(p->arena, uint8_t, n);
     if (!out || !train || !content) return st_fail(e, ST_E_NOMEM, "no memory for sample %d", i);
-    if (n_labels != n) return st_fail(e, ST_E_SHAPE, "%s: sample %d has %lld ids and %lld labels", p->dir, i, (long long)n, (long long)n_labels);
+    if (n_labels != n)
+        return st_fail(e, ST_E_SHAPE, "%s: sample %d has %lld ids and %lld labels", p->dir, i, (long long)n,
+                       (long long)n_labels);
     for (int64_t t = 0; t < n; t++) {
         out[t] = (int32_t)ids[t];
         train[t] = labels[t] != IGNORED;
         if (train[t] && labels[t] != ids[t])
-            return st_fail(e, ST_E_DATA, "%s: sample %d trains %g at token %lld, whose id is %g", p->dir, i, labels[t], (long long)t, ids[t]);
+            return st_fail(e, ST_E_DATA, "%s: sample %d trains %g at token %lld, whose id is %g", p->dir, i, labels[t],
+                           (long long)t, ids[t]);
     }
     *q = (st_prepared){.n = (int32_t)n, .ids = out, .train = train, .content = content, .index = i, .id = "reference"};
     return ST_OK;
@@ -46,21 +49,28 @@ static int find_runs(st_parity *p, st_parity_samples *s, int32_t i, st_error *e)
     ST_TRY(st_parity_get(p, key, &s->values[i], &n_values, NULL, e));
     n_grid = grid ? n_grid / 3 : 0;
     st_media_run *runs = ST_NEW_N(p->arena, st_media_run, n_grid + 1);
-    int32_t (*grids)[3] = st_arena_alloc(p->arena, (size_t)(n_grid + 1) * sizeof *grids);
+    int32_t(*grids)[3] = st_arena_alloc(p->arena, (size_t)(n_grid + 1) * sizeof *grids);
     if (!runs || !grids) return st_fail(e, ST_E_NOMEM, "no memory for sample %d", i);
     for (int32_t t = 0, k = 0; t < q->n; t++) {
         if (types[t] == 0) continue;
-        if (k >= n_grid) return st_fail(e, ST_E_DATA, "%s: sample %d has more runs of placeholders than the %lld grids", p->dir, i, (long long)n_grid);
+        if (k >= n_grid)
+            return st_fail(e, ST_E_DATA, "%s: sample %d has more runs of placeholders than the %lld grids", p->dir, i,
+                           (long long)n_grid);
         for (int a = 0; a < 3; a++) grids[k][a] = (int32_t)grid[3 * k + a];
-        runs[k] = (st_media_run){.first = t, .kind = ST_MEDIA_IMAGE, .item = k, .grid = {grids[k][0], grids[k][1] / 2, grids[k][2] / 2}};
+        runs[k] = (st_media_run){
+            .first = t, .kind = ST_MEDIA_IMAGE, .item = k, .grid = {grids[k][0], grids[k][1] / 2, grids[k][2] / 2}};
         while (t < q->n && types[t] != 0) t++;
         runs[k].n = t - runs[k].first;
         patches += (int64_t)grids[k][0] * grids[k][1] * grids[k][2];
         q->n_runs = ++k;
     }
-    if (q->n_runs != n_grid) return st_fail(e, ST_E_DATA, "%s: sample %d has %d runs of placeholders and %lld grids", p->dir, i, q->n_runs, (long long)n_grid);
+    if (q->n_runs != n_grid)
+        return st_fail(e, ST_E_DATA, "%s: sample %d has %d runs of placeholders and %lld grids", p->dir, i, q->n_runs,
+                       (long long)n_grid);
     if (patches) s->width = n_values / patches;
-    if (patches * s->width != n_values) return st_fail(e, ST_E_DATA, "%s: sample %d has %lld pixel values for %lld patches", p->dir, i, (long long)n_values, (long long)patches);
+    if (patches * s->width != n_values)
+        return st_fail(e, ST_E_DATA, "%s: sample %d has %lld pixel values for %lld patches", p->dir, i,
+                       (long long)n_values, (long long)patches);
     s->patches += (int32_t)patches;
     q->runs = runs;
     q->n_items = q->n_runs;
@@ -90,9 +100,10 @@ static int place_tokens(st_parity *p, st_prepared *q, int32_t i, st_model *m, co
 {
     const st_instance *position = st_model_position(m);
     int32_t axes = st_model_shape(m)->axes, *pos = ST_NEW_N(p->arena, int32_t, q->n * (axes ? axes : 1));
-    double *want, *got = ST_NEW_N(p->arena, double, q->n * (axes ? axes : 1));
+    double *want, *got = ST_NEW_N(p->arena, double, q->n *(axes ? axes : 1));
     st_position_ops ops;
-    st_sequence seq = {.size = sizeof seq, .n = q->n, .n_real = q->n, .n_runs = q->n_runs, .ids = q->ids, .runs = q->runs};
+    st_sequence seq = {
+        .size = sizeof seq, .n = q->n, .n_real = q->n, .n_runs = q->n_runs, .ids = q->ids, .runs = q->runs};
     char key[64];
     int64_t n;
 
@@ -102,7 +113,8 @@ static int place_tokens(st_parity *p, st_prepared *q, int32_t i, st_model *m, co
     q->pos = pos;
     snprintf(key, sizeof key, "s%d.position_ids", i);
     ST_TRY(st_parity_need(p, key, &want, &n, e));
-    if (n != (int64_t)axes * q->n) return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, not %d x %d", p->dir, key, (long long)n, axes, q->n);
+    if (n != (int64_t)axes * q->n)
+        return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, not %d x %d", p->dir, key, (long long)n, axes, q->n);
     for (int64_t k = 0; k < n; k++) got[k] = pos[k];
     return st_parity_compare(p, key, want, got, n, ST_BY_MAX, 0, e);
 }
@@ -116,7 +128,8 @@ static int place_pictures(st_parity *p, st_parity_samples *s, int32_t i, st_mode
     st_encoder_ops ops;
 
     if (q->n_items == 0) return ST_OK;
-    if (!items || !encoder || !values) return st_fail(e, ST_E_DATA, "%s: sample %d has pictures but no pixel values or no encoder", p->dir, i);
+    if (!items || !encoder || !values)
+        return st_fail(e, ST_E_DATA, "%s: sample %d has pictures but no pixel values or no encoder", p->dir, i);
     st_ops_copy(encoder->plugin, &ops, sizeof ops);
     for (int32_t k = 0; k < q->n_items; k++) {
         st_media md = {.size = sizeof md, .kind = ST_MEDIA_IMAGE, .frames = 1, .patches = values};

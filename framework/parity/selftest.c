@@ -6,23 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GRADIENT_GATE 1e-6  /* of a directional derivative by central differences in f64 */
-#define SEGMENT_GATE 1e-12  /* a packed segment against the segment alone */
-#define STEP 3e-6           /* of the differences, times a direction of unit deviation */
+#define GRADIENT_GATE 1e-6 /* of a directional derivative by central differences in f64 */
+#define SEGMENT_GATE 1e-12 /* a packed segment against the segment alone */
+#define STEP 3e-6          /* of the differences, times a direction of unit deviation */
 
 typedef struct selftest {
-    st_base *base; st_model *model; st_arena *arena; FILE *out;
+    st_base *base;
+    st_model *model;
+    st_arena *arena;
+    FILE *out;
     st_packed_row *row;
-    int64_t rows, width, used;           /* used: rows of real segments                        */
-    int64_t *length; int32_t n_length;
+    int64_t rows, width, used; /* used: rows of real segments                        */
+    int64_t *length;
+    int32_t n_length;
     double *x, *y, *dy, *dx, *other, *along;
     int failed;
 } selftest;
 
-static void draw(double *v, int64_t n, uint64_t stream)
-{
-    st_normal(20, stream, 0, n, v);
-}
+static void draw(double *v, int64_t n, uint64_t stream) { st_normal(20, stream, 0, n, v); }
 
 static double dot(const double *a, const double *b, int64_t n)
 {
@@ -37,7 +38,8 @@ static void report(selftest *t, int32_t layer, const st_model_layer *l, const ch
     bool bad = !(error <= gate);
 
     t->failed += bad;
-    fprintf(t->out, "layer %-3d %c %-20s %-28s %9.2e  gate %7.0e  %s\n", layer, l->symbol, l->plugin->name, what, error, gate, bad ? "BAD" : "ok");
+    fprintf(t->out, "layer %-3d %c %-20s %-28s %9.2e  gate %7.0e  %s\n", layer, l->symbol, l->plugin->name, what, error,
+            gate, bad ? "BAD" : "ok");
 }
 
 /* ---- the row: segments of 1, 2, 3, 63, 64, 65 tokens and so on, as far as it reaches ---- */
@@ -46,12 +48,18 @@ static int add_segment(selftest *t, st_packed_row *row, int64_t n, int *fits, st
 {
     int32_t axes = st_model_shape(t->model)->axes, *pos = ST_NEW_N(t->arena, int32_t, n * (axes ? axes : 1));
     const st_instance *position = st_model_position(t->model);
-    st_prepared q = {.n = (int32_t)n, .ids = ST_NEW_N(t->arena, int32_t, n), .train = ST_NEW_N(t->arena, uint8_t, n),
-                     .content = ST_NEW_N(t->arena, uint8_t, n), .pos = pos, .index = -1, .id = "selftest"};
+    st_prepared q = {.n = (int32_t)n,
+                     .ids = ST_NEW_N(t->arena, int32_t, n),
+                     .train = ST_NEW_N(t->arena, uint8_t, n),
+                     .content = ST_NEW_N(t->arena, uint8_t, n),
+                     .pos = pos,
+                     .index = -1,
+                     .id = "selftest"};
     st_worker w = {.size = sizeof w, .host = &t->base->host, .arena = t->arena, .error = e};
     st_position_ops ops;
 
-    if (!q.ids || !q.train || !q.content || !pos) return st_fail(e, ST_E_NOMEM, "no memory for a segment of %lld tokens", (long long)n);
+    if (!q.ids || !q.train || !q.content || !pos)
+        return st_fail(e, ST_E_NOMEM, "no memory for a segment of %lld tokens", (long long)n);
     if (position && axes) {
         st_sequence s = {.size = sizeof s, .n = q.n, .n_real = q.n, .ids = q.ids};
         st_ops_copy(position->plugin, &ops, sizeof ops);
@@ -81,7 +89,8 @@ static int make_row(selftest *t, st_error *e)
     if (!t->length) return st_fail(e, ST_E_NOMEM, "no memory for segments");
     for (size_t i = 0; i < ST_COUNT(lengths); i++) {
         int fits;
-        if (t->used + lengths[i] > shape->tokens || t->n_length == shape->sequences || lengths[i] > shape->max_len) continue;
+        if (t->used + lengths[i] > shape->tokens || t->n_length == shape->sequences || lengths[i] > shape->max_len)
+            continue;
         ST_TRY(add_segment(t, t->row, lengths[i], &fits, e));
         if (!fits) continue;
         t->length[t->n_length++] = lengths[i];
@@ -115,11 +124,13 @@ static int check_input(selftest *t, int32_t layer, const st_model_layer *l, st_e
         for (int64_t i = 0; i < n; i++) t->other[i] = t->x[i] + (s ? -STEP : STEP) * t->along[i];
         ST_TRY(value_at(t, layer, t->other, &value[s], e));
     }
-    report(t, layer, l, "input gradient", disagreement(exact, (value[0] - value[1]) / (2 * STEP), 1e-3 * sqrt(dot(t->dx, t->dx, n))), GRADIENT_GATE);
+    report(t, layer, l, "input gradient",
+           disagreement(exact, (value[0] - value[1]) / (2 * STEP), 1e-3 * sqrt(dot(t->dx, t->dx, n))), GRADIENT_GATE);
     return ST_OK;
 }
 
-static int check_weight(selftest *t, int32_t layer, const st_model_layer *l, int32_t index, const st_model_weight *w, st_error *e)
+static int check_weight(selftest *t, int32_t layer, const st_model_layer *l, int32_t index, const st_model_weight *w,
+                        st_error *e)
 {
     double *v = malloc((size_t)w->count * sizeof *v), *g = malloc((size_t)w->count * sizeof *g);
     double *d = malloc((size_t)w->count * sizeof *d), *moved = malloc((size_t)w->count * sizeof *moved), value[2] = {0};
@@ -135,7 +146,9 @@ static int check_weight(selftest *t, int32_t layer, const st_model_layer *l, int
     }
     if (rc == ST_OK) rc = st_model_write(t->model, index, v, e);
     if (rc == ST_OK)
-        report(t, layer, l, w->path, disagreement(dot(g, d, w->count), (value[0] - value[1]) / (2 * STEP), 1e-3 * sqrt(dot(g, g, w->count))), GRADIENT_GATE);
+        report(t, layer, l, w->path,
+               disagreement(dot(g, d, w->count), (value[0] - value[1]) / (2 * STEP), 1e-3 * sqrt(dot(g, g, w->count))),
+               GRADIENT_GATE);
     free(v);
     free(g);
     free(d);
@@ -162,7 +175,8 @@ static int check_segments(selftest *t, int32_t layer, const st_model_layer *l, c
         memset(t->other, 0, (size_t)(t->rows * t->width) * sizeof *t->other);
         memcpy(t->other, t->x + first * t->width, (size_t)n * sizeof *t->other);
         ST_TRY(st_model_layer_run(t->model, layer, alone, t->other, t->y, NULL, NULL, e));
-        for (int64_t k = 0; k < n; k++) diff += (t->y[k] - y[first * t->width + k]) * (t->y[k] - y[first * t->width + k]);
+        for (int64_t k = 0; k < n; k++)
+            diff += (t->y[k] - y[first * t->width + k]) * (t->y[k] - y[first * t->width + k]);
         worst = fmax(worst, norm > 0 ? sqrt(diff) / norm : sqrt(diff));
     }
     report(t, layer, l, "segments packed and alone", worst, SEGMENT_GATE);
@@ -184,8 +198,10 @@ static int check_layer(selftest *t, int32_t layer, const st_model_layer *l, st_e
     ST_TRY(check_input(t, layer, l, e));
     for (int32_t i = 0; i < n; i++) {
         bool own = strncmp(w[i]->path, l->path, prefix) == 0 && w[i]->path[prefix] == '.';
-        bool norm = own && strncmp(w[i]->path + prefix, ".pre_norm", 9) == 0; /* the host's norm stands in front of the layer */
-        if (own && !norm && !(w[i]->flags & (ST_W_CONST | ST_W_STATE))) ST_TRY(check_weight(t, layer, l, i, w[i], e));
+        bool norm =
+            own && strncmp(w[i]->path + prefix, ".pre_norm", 9) == 0; /* the host's norm stands in front of the layer */
+        if (own && !norm && !w[i]->frozen && !(w[i]->flags & (ST_W_CONST | ST_W_STATE)))
+            ST_TRY(check_weight(t, layer, l, i, w[i], e));
     }
     return check_segments(t, layer, l, y, e);
 }
@@ -201,7 +217,8 @@ static int shake(selftest *t, st_error *e)
         if (w[i]->flags & ST_W_CONST) continue;
         v = malloc((size_t)w[i]->count * sizeof *v);
         noise = malloc((size_t)w[i]->count * sizeof *noise);
-        rc = v && noise ? st_model_read(t->model, i, ST_READ_WEIGHT, v, e) : st_fail(e, ST_E_NOMEM, "no memory for %s", w[i]->path);
+        rc = v && noise ? st_model_read(t->model, i, ST_READ_WEIGHT, v, e)
+                        : st_fail(e, ST_E_NOMEM, "no memory for %s", w[i]->path);
         if (rc == ST_OK) {
             draw(noise, w[i]->count, 5000 + (uint64_t)i);
             for (int64_t k = 0; k < w[i]->count; k++) v[k] += 0.1 * noise[k];
@@ -230,7 +247,8 @@ static int run(selftest *t, st_error *e)
     size = t->rows * t->width;
     double **buffers[] = {&t->x, &t->y, &t->dy, &t->dx, &t->other, &t->along};
     for (size_t i = 0; i < ST_COUNT(buffers); i++)
-        if (!(*buffers[i] = ST_NEW_N(t->arena, double, size))) return st_fail(e, ST_E_NOMEM, "no memory for rows of %lld values", (long long)size);
+        if (!(*buffers[i] = ST_NEW_N(t->arena, double, size)))
+            return st_fail(e, ST_E_NOMEM, "no memory for rows of %lld values", (long long)size);
     n = st_model_layers(t->model, &layers);
     for (int i = 0; i < n; i++)
         if (layers[i].depth >= 0) ST_TRY(check_layer(t, layer++, &layers[i], e));
@@ -241,10 +259,12 @@ int st_selftest(st_base *base, st_spec *spec, st_registry *registry, FILE *out, 
 {
     selftest t = {.base = base, .out = out, .arena = st_arena_create(0)};
     st_error e = {0};
-    int rc = t.arena ? st_model_build(base, spec, registry, 1, &t.model, d) : st_diags_add(d, &(st_error){.code = ST_E_NOMEM, .message = "no memory"}, NULL, false);
+    int rc = t.arena ? st_model_build(base, spec, registry, 1, &t.model, d)
+                     : st_diags_add(d, &(st_error){.code = ST_E_NOMEM, .message = "no memory"}, NULL, false);
 
     if (rc == ST_OK && st_model_dtype(t.model) != ST_F64) {
-        rc = st_spec_fail(spec, d, st_spec_get(spec, "run", "precision"), "run it with --set run.precision=f64", "differences need precision = f64");
+        rc = st_spec_fail(spec, d, st_spec_get(spec, "run", "precision"), "run it with --set run.precision=f64",
+                          "differences need precision = f64");
     } else if (rc == ST_OK) {
         rc = run(&t, &e);
         if (rc != ST_OK) st_diags_add(d, &e, NULL, false);

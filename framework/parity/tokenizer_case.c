@@ -8,7 +8,8 @@
 
 static int compare_text(st_parity *p, const st_tokenizer *t, json_t *c, size_t index, int *wrong, st_error *e)
 {
-    json_t *text = json_object_get(c, "text"), *ids = json_object_get(c, "ids"), *decoded = json_object_get(c, "decoded");
+    json_t *text = json_object_get(c, "text"), *ids = json_object_get(c, "ids"),
+           *decoded = json_object_get(c, "decoded");
     st_tokens tokens;
     st_buf back = {0};
     bool same;
@@ -17,11 +18,14 @@ static int compare_text(st_parity *p, const st_tokenizer *t, json_t *c, size_t i
         return st_fail(e, ST_E_DATA, "%s: case %zu lacks text, ids or decoded", p->dir, index);
     ST_TRY(st_tokenizer_encode(t, json_string_value(text), json_string_length(text), 1, p->arena, &tokens, e));
     same = (size_t)tokens.n == json_array_size(ids);
-    for (int32_t i = 0; same && i < tokens.n; i++) same = tokens.ids[i] == json_integer_value(json_array_get(ids, (size_t)i));
-    if (!same) fprintf(p->out, "%s: case %zu: %d ids, not the %zu expected\n", p->dir, index, tokens.n, json_array_size(ids));
+    for (int32_t i = 0; same && i < tokens.n; i++)
+        same = tokens.ids[i] == json_integer_value(json_array_get(ids, (size_t)i));
+    if (!same)
+        fprintf(p->out, "%s: case %zu: %d ids, not the %zu expected\n", p->dir, index, tokens.n, json_array_size(ids));
     *wrong += !same;
     ST_TRY(st_tokenizer_decode(t, tokens.ids, tokens.n, 0, &back, e));
-    same = back.n == json_string_length(decoded) && memcmp(back.data ? back.data : "", json_string_value(decoded), back.n) == 0;
+    same = back.n == json_string_length(decoded) &&
+           memcmp(back.data ? back.data : "", json_string_value(decoded), back.n) == 0;
     if (!same) fprintf(p->out, "%s: case %zu: decoded text differs\n", p->dir, index);
     *wrong += !same;
     st_buf_free(&back);
@@ -36,7 +40,8 @@ int st_parity_tokenizer_case(st_parity *p, st_diags *d)
     int wrong = 0, rc = cases ? st_tokenizer_open(st_path_join(p->arena, p->dir, "tokenizer.json"), &t, &e) : e.code;
     double want = 0, got;
 
-    for (size_t i = 0; rc == ST_OK && i < json_array_size(cases); i++) rc = compare_text(p, t, json_array_get(cases, i), i, &wrong, &e);
+    for (size_t i = 0; rc == ST_OK && i < json_array_size(cases); i++)
+        rc = compare_text(p, t, json_array_get(cases, i), i, &wrong, &e);
     got = wrong;
     if (rc == ST_OK && json_array_size(cases) > 0) {
         char *name = st_arena_printf(p->arena, "texts and decodings that differ, of %zu", 2 * json_array_size(cases));
