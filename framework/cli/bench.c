@@ -7,20 +7,23 @@
 static const char usage[] =
     "usage: strata bench [OPTION...] SPEC\n"
     "\n"
-    "Times training steps of SPEC on its own data and sets them against the floor: the matrix-product FLOPs of a step over the\n"
+    "Times training steps of SPEC on its own data and sets them against the floor: the matrix-product FLOPs of a step "
+    "over the\n"
     "rate of one large matrix product, both measured in this run. Nothing is saved.\n"
     "\n"
     "options:\n"
     "      --steps N                   timed steps; default 20\n"
     "      --warmup N                  steps before them; default 5\n"
-    "      --json                      one JSON object instead of text\n"
-    CLI_HELP_SET
-    CLI_HELP_OPTIONS;
+    "      --json                      one JSON object instead of text\n" CLI_HELP_SET CLI_HELP_OPTIONS;
 
 enum { OPT_STEPS = CLI_OPT_OWN, OPT_WARMUP, OPT_JSON };
 static const struct option options[] = {
-    {"steps", required_argument, NULL, OPT_STEPS}, {"warmup", required_argument, NULL, OPT_WARMUP}, {"json", no_argument, NULL, OPT_JSON},
-    CLI_OPTION_SET, CLI_OPTIONS, {0},
+    {"steps", required_argument, NULL, OPT_STEPS},
+    {"warmup", required_argument, NULL, OPT_WARMUP},
+    {"json", no_argument, NULL, OPT_JSON},
+    CLI_OPTION_SET,
+    CLI_OPTIONS,
+    {0},
 };
 
 static int bench(st_cli *cli, const char *name, st_bench_options *o)

@@ -8,14 +8,14 @@
 
 /* name, function, one line for the listing; in the order of the listing */
 #define ST_COMMANDS(X) \
-    X("new", cli_new, "start a layer plugin in a folder of its own") \
-    X("selftest", cli_selftest, "check every layer of a spec against differences") \
-    X("bench", cli_bench, "time training steps against this machine's floor") \
     X("train", cli_train, "train a model from a spec") \
     X("check", cli_check, "find all mistakes of a spec, or tell what it would train") \
+    X("bench", cli_bench, "time training steps against this machine's floor") \
     X("parity", cli_parity, "compare with stored reference values, tensor by tensor") \
+    X("selftest", cli_selftest, "check every layer of a spec against differences") \
     X("inspect", cli_inspect, "print a plugin's parameters and capabilities") \
-    X("plugins", cli_plugins, "list all plugins, where they were searched and which wins")
+    X("plugins", cli_plugins, "list all plugins, where they were searched and which wins") \
+    X("new", cli_new, "start a layer plugin in a folder of its own")
 
 enum { CLI_OK = 0, CLI_REFUSED = 1 /* a spec, plugin or data */, CLI_USAGE = 2, CLI_FAILED = 3 /* while running */ };
 

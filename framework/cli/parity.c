@@ -7,15 +7,18 @@
 static const char usage[] =
     "usage: strata parity [OPTION...] DIR...\n"
     "\n"
-    "Computes the reference values stored in each folder again, in f64 and in f32, and prints the errors tensor by tensor: the\n"
-    "largest difference, and the difference by norm, |a-b| / |b|. Behind each gate, n or m says which of the two it holds for.\n"
-    "Fails on any tensor over its gate, on a stored value that nothing was compared with, and when nothing was compared.\n"
+    "Computes the reference values stored in each folder again, in f64 and in f32, and prints the errors tensor by "
+    "tensor: the\n"
+    "largest difference, and the difference by norm, |a-b| / |b|. Behind each gate, n or m says which of the two it "
+    "holds for.\n"
+    "Fails on any tensor over its gate, on a stored value that nothing was compared with, and when nothing was "
+    "compared.\n"
     "\n"
-    "A folder holds a model (config.json, weights.safetensors, io.safetensors), one part of it (gated delta rule, patch merger,\n"
+    "A folder holds a model (config.json, weights.safetensors, io.safetensors), one part of it (gated delta rule, "
+    "patch merger,\n"
     "optimizer: io.safetensors and meta.json), pictures with their patch values, or tokenizer.json with cases.json.\n"
     "\n"
-    "options:\n"
-    CLI_HELP_OPTIONS;
+    "options:\n" CLI_HELP_OPTIONS;
 
 static const struct option options[] = {CLI_OPTIONS, {0}};
 
@@ -24,8 +27,10 @@ static int compare(st_cli *cli, char **dirs, int n)
     st_registry *registry = NULL;
     int failed = 0, rc = cli_start(cli, 0);
 
-    if (rc == ST_OK) rc = st_registry_open_for(cli->base, cli->plugin_path, cli->n_plugin_path, NULL, &registry, cli->diags);
-    for (int i = 0; i < n && rc == ST_OK; i++) rc = st_parity_folder(cli->base, registry, dirs[i], cli->out, &failed, cli->diags);
+    if (rc == ST_OK)
+        rc = st_registry_open_for(cli->base, cli->plugin_path, cli->n_plugin_path, NULL, &registry, cli->diags);
+    for (int i = 0; i < n && rc == ST_OK; i++)
+        rc = st_parity_folder(cli->base, registry, dirs[i], cli->out, &failed, cli->diags);
     if (registry) st_registry_close(registry);
     if (rc != ST_OK) return cli_report(cli, rc);
     return failed ? CLI_REFUSED : CLI_OK;

@@ -7,12 +7,11 @@
 static const char usage[] =
     "usage: strata selftest [OPTION...] SPEC\n"
     "\n"
-    "Checks every layer of SPEC's pattern in f64, without data: the gradients of its input and of each weight against central\n"
+    "Checks every layer of SPEC's pattern in f64, without data: the gradients of its input and of each weight against "
+    "central\n"
     "differences, and that packed segments do not see each other. Meant for whoever writes a layer plugin.\n"
     "\n"
-    "options:\n"
-    CLI_HELP_SET
-    CLI_HELP_OPTIONS;
+    "options:\n" CLI_HELP_SET CLI_HELP_OPTIONS;
 
 static const struct option options[] = {CLI_OPTION_SET, CLI_OPTIONS, {0}};
 
