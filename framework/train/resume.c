@@ -123,7 +123,9 @@ static int compare_specs(st_run *r, st_error *e)
 
 int st_run_damaged(const st_run *r, int rc, st_error *e)
 {
-    if (rc != ST_E_CONFIG) st_error_hint(e, "remove %s to go on from an older checkpoint", r->resumed);
+    if (rc == ST_E_CONFIG) return rc;
+    e->hint[0] = '\0'; /* of a reader that does not know whose file it is */
+    st_error_hint(e, "remove %s to go on from an older checkpoint", r->resumed);
     return rc;
 }
 

@@ -53,7 +53,7 @@ static int load_weights(st_run *r, st_error *e)
     ST_TRY(st_model_init(r->model, (uint64_t)r->config.run.seed, e));
     if (k->from) return load_from(r, k->from, e);
     if (!k->from_hf) return ST_OK;
-    ST_TRY(st_checkpoint_load_hf(k->from_hf, r->model, e));
+    ST_TRY(st_checkpoint_load_hf(k->from_hf, r->model, r->base->log, e));
     st_log_write(r->base->log, 3, "train", "weights from %s", k->from_hf);
     return ST_OK;
 }

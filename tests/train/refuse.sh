@@ -80,6 +80,7 @@ damage() { # FILE COMMAND...: a fresh copy of the run, its newest FILE changed b
 refused() { exits "$1" "$2" run bad --resume; }
 damage model.safetensors head -c 20000
 must 'cut weights are refused by name' refused 1 'step-000000010/model.safetensors'
+must 'with what to do about it' refused 1 'remove bad/checkpoints/step-000000010 to go on'
 damage optimizer.safetensors head -c 100
 must 'a cut optimizer is refused by name' refused 1 'step-000000010/optimizer.safetensors'
 damage state.json head -c 40
