@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint/hf_config.h - a model's config.json, as HuggingFace writes it for the Qwen3.5-VL family, to the sections of
- * a spec. */
+/* checkpoint/hf_config.h - a model's config.json, as HuggingFace writes it for the Qwen3.5-VL family, to the sections
+ * of a spec. */
 #ifndef ST_HF_CONFIG_H
 #define ST_HF_CONFIG_H
 #include "base/base.h"

@@ -115,7 +115,8 @@ void st_spec_take_worked_out(st_spec *s, const char *section, const void *const 
 {
     for (int i = 0; i < s->n_bound; i++) {
         const st_param *p = &s->bound[i].param;
-        if (!(p->flags & ST_PF_FIXED) || strcmp(s->bound[i].section, section) || st_spec_current(s, section, p)) continue;
+        if (!(p->flags & ST_PF_FIXED) || strcmp(s->bound[i].section, section)) continue;
+        if (st_spec_current(s, section, p)) continue;
         const char *text = common_text(s, p, instances, n);
         if (text) st_spec_take(s, section, p->key, text, NULL);
     }

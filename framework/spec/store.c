@@ -254,7 +254,8 @@ const char *st_spec_dir_of(const st_value *v)
 void st_spec_take(st_spec *s, const char *section, const char *key, const char *text, const st_value *from)
 {
     for (int i = 0; i < s->n_taken; i++)
-        if (!strcmp(s->taken[i].key, key) && !strcmp(s->taken[i].section, section)) return; /* one table, many instances */
+        if (!strcmp(s->taken[i].key, key) && !strcmp(s->taken[i].section, section))
+            return; /* one table, many instances */
     if (s->n_taken == s->cap_taken) {
         int32_t cap = s->cap_taken ? 2 * s->cap_taken : 64;
         st_value *grown = ST_NEW_N(s->arena, st_value, cap);

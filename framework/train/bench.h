@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/bench.h - the time of a training step on real data, beside the floor that this machine's matrix product sets. */
+/* train/bench.h - the time of a training step on real data, beside the floor that this machine's matrix product
+ * sets. */
 #ifndef ST_BENCH_H
 #define ST_BENCH_H
 #include "train/train.h"

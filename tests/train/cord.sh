@@ -20,6 +20,7 @@ must 'the label is learnt' learn -o out
 cp "$scratch/output" said
 must 'every content token is right' grep -q '"eval_content_accuracy": 1,' out/metrics.jsonl
 must 'free-running text equals the truth' grep -q 'right test_receipt_00004.png' said
-must 'which is the whole receipt, in its order' grep -qF 'model  <s_menu><s_nm>ICE BLACKCOFFE</s_nm><s_cnt>2</s_cnt>' said
+must 'which is the whole receipt, in its order' grep -qF \
+    'model  <s_menu><s_nm>ICE BLACKCOFFE</s_nm><s_cnt>2</s_cnt>' said
 must 'to its last field' grep -qF '<s_changeprice>25,400</s_changeprice></s_total>' said
 tap_done

@@ -61,7 +61,8 @@ must 'both are the same run' cmp from/metrics.jsonl from2/metrics.jsonl
 must 'another precision is read by value' run from3 --set checkpoint.from=a --set run.precision=f64 \
     --set run.steps=3
 must 'another size is refused by tensor and both shapes' exits 1 \
-    'tensor layers.1.gate_up is [64,16], the model'"'"'s is [96,16]' run x --set checkpoint.from=a --set layer.-.width=48
+    'tensor layers.1.gate_up is [64,16], the model'"'"'s is [96,16]' \
+    run x --set checkpoint.from=a --set layer.-.width=48
 must 'a tensor that is missing is named' exits 1 'no tensor layers.4.' run x --set checkpoint.from=a \
     --set 'stack.pattern=G-*-*-'
 must 'a tensor that is left over is named' exits 1 'the model has no place for tensor layers.3.' \
@@ -103,7 +104,8 @@ must 'as if nothing had been' same kept bad
 
 # ---- values that are not finite ----
 must 'the first bad tensor is named, and the run fails' exits 3 \
-    'step 2 changed nothing: activation: residual behind layers.0' run nan --set schedule.lr=1000 --set checkpoint.every=1
+    'step 2 changed nothing: activation: residual behind layers.0' \
+    run nan --set schedule.lr=1000 --set checkpoint.every=1
 must 'nothing is saved after it' checkpoints nan step-000000001
 must 'metrics tell which step' grep -q '"step": 2, "loss": null.*"skipped"' nan/metrics.jsonl
 must 'on_nan = skip goes on' exits 0 'step 3 changed nothing' run skip --set schedule.lr=1000 --set run.on_nan=skip
