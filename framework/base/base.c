@@ -2,6 +2,15 @@
 /* base/base.c - makes the host's services and hands them out as the st_host that plugins see. */
 #include "base/base.h"
 #include <stdlib.h>
+#include <string.h>
+
+void st_sized_copy(void *to, size_t size, const void *from)
+{
+    uint32_t theirs;
+    memcpy(&theirs, from, sizeof theirs);
+    memset(to, 0, size);
+    memcpy(to, from, theirs < size ? theirs : size);
+}
 
 static const st_base *base_of(const st_host *host)
 {

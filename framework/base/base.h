@@ -94,6 +94,9 @@ typedef struct st_base {
     st_log *log;
     st_threads *threads;
 } st_base;
+/* Copies a struct that begins with its own uint32_t size into the host's form of it, `size` bytes: what its writer did
+ * not know is zero. */
+void st_sized_copy(void *to, size_t size, const void *from);
 int st_base_create(st_base **, FILE *screen, int log_level, int threads);
 void st_base_destroy(st_base *);
 #endif

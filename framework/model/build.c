@@ -20,10 +20,11 @@ static int bind_backend(st_model *m, st_diags *d)
 
     ST_TRY(st_instance_create(m->registry, m->spec, ST_KIND_BACKEND, backend_name(m), "run", &m->backend, d));
     st_ops_copy(m->backend.plugin, &m->be, sizeof m->be);
+    m->facts.size = sizeof m->facts;
     if (!m->be.ops || !m->be.facts || m->be.facts(m->backend.self, &m->facts) != ST_OK)
         return st_spec_fail_section(m->spec, d, "run", NULL, "backend %s gives no facts about itself",
                                     m->backend.plugin->name);
-    memcpy(&m->ops, m->be.ops, m->be.ops->size < sizeof m->ops ? m->be.ops->size : sizeof m->ops);
+    st_sized_copy(&m->ops, sizeof m->ops, m->be.ops);
     m->ops.size = sizeof m->ops;
     if (p == PRECISION_BF16 || !(m->facts.dtypes >> type[p] & 1u))
         return st_spec_fail(m->spec, d, at, "precision = f32", "precision = %s: backend %s does not train in it",

@@ -178,32 +178,33 @@ static int env_rotary(st_env *e, int32_t head_dim)
 }
 
 /* pool 1: one for all instances of the plugin in the same stack. */
-static int env_accum(st_env *e, const st_accum *a)
+static int env_accum(st_env *e, const st_accum *given)
 {
     env_state *c = state_of(e);
     st_model *m = c->m;
     model_accum *at;
+    st_accum a;
 
     if (e->status != ST_OK) return -1;
-    for (int32_t i = 0; a->pool && i < m->n_accums; i++) {
+    st_sized_copy(&a, sizeof a, given);
+    for (int32_t i = 0; a.pool && i < m->n_accums; i++) {
         const model_accum *o = &m->accums[i];
-        if (o->decl.pool && o->stack == c->part->stack && o->part->proto == c->part->proto && !strcmp(o->name, a->name))
+        if (o->decl.pool && o->stack == c->part->stack && o->part->proto == c->part->proto && !strcmp(o->name, a.name))
             return i;
     }
     m->accums = model_grow(m->arena, m->accums, m->n_accums, &m->cap_accums, sizeof *m->accums);
-    if (!m->accums || a->n < 1)
-        return env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "accumulator %s of %lld cells", a->name,
-                              (long long)a->n),
+    if (!m->accums || a.n < 1)
+        return env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "accumulator %s of %lld cells", a.name, (long long)a.n),
                -1;
     at = &m->accums[m->n_accums];
     at->part = c->part;
     at->stack = c->part->stack;
-    at->decl = *a;
-    at->name = st_arena_strdup(m->arena, a->name);
+    at->decl = a;
+    at->name = st_arena_strdup(m->arena, a.name);
     return m->n_accums++;
 }
 
-static int env_metric(st_env *e, const st_metric *d)
+static int env_metric(st_env *e, const st_metric *given)
 {
     env_state *c = state_of(e);
     st_model *m = c->m;
@@ -215,10 +216,10 @@ static int env_metric(st_env *e, const st_metric *d)
     if (!m->metrics) return env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
     at = &m->metrics[m->n_metrics];
     at->part = c->part;
-    at->decl = *d;
-    at->decl.name = st_arena_strdup(m->arena, d->name);
+    st_sized_copy(&at->decl, sizeof at->decl, given);
+    at->decl.name = st_arena_strdup(m->arena, given->name);
     at->pooled = alone ? NULL : at->decl.name;
-    at->shown = alone ? at->decl.name : st_arena_printf(m->arena, "%s.%s", c->part->path, d->name);
+    at->shown = alone ? at->decl.name : st_arena_printf(m->arena, "%s.%s", c->part->path, at->decl.name);
     return m->n_metrics++;
 }
 
@@ -262,28 +263,30 @@ static int stack_of_part(env_state *c, const st_stack_def *given)
                       m->parts_of_pattern.depth[given->part - 1].symbols);
 }
 
-static int env_stack(st_env *e, const st_stack_def *def)
+static int env_stack(st_env *e, const st_stack_def *given)
 {
     env_state *c = state_of(e);
     st_model *m = c->m;
     st_symbols any = {NULL, any_symbol, no_list};
     st_pattern p;
     st_error err = {0};
+    st_stack_def def;
 
     if (e->status != ST_OK) return -1;
+    st_sized_copy(&def, sizeof def, given);
     if (c->part->kind != ST_KIND_HEAD && c->part->kind != ST_KIND_ENCODER)
         return env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "only heads and encoders have nested stacks"), -1;
-    if (def->part > 0) return stack_of_part(c, def);
-    if (st_pattern_parse(def->pattern, &any, 0, m->arena, &p, &err) != ST_OK || st_pattern_check(&p, &err) != ST_OK)
-        return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: %s", def->pattern, err.message), -1;
+    if (def.part > 0) return stack_of_part(c, &def);
+    if (st_pattern_parse(def.pattern, &any, 0, m->arena, &p, &err) != ST_OK || st_pattern_check(&p, &err) != ST_OK)
+        return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: %s", def.pattern, err.message), -1;
     if (p.depths)
-        return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: '/' has no meaning here", def->pattern),
+        return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: '/' has no meaning here", def.pattern),
                -1;
-    if (def->hidden < 1 || def->rows < 1)
-        return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "%s: %lld rows of %lld columns", def->name,
-                              (long long)def->rows, (long long)def->hidden),
+    if (def.hidden < 1 || def.rows < 1)
+        return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "%s: %lld rows of %lld columns", def.name,
+                              (long long)def.rows, (long long)def.hidden),
                -1;
-    return add_nested(c, def, st_arena_printf(m->arena, "%s.%s", c->part->path, def->name), p.main.symbols);
+    return add_nested(c, &def, st_arena_printf(m->arena, "%s.%s", c->part->path, def.name), p.main.symbols);
 }
 
 /* The head size that the view's tables must serve. */

@@ -112,7 +112,7 @@ static int fill(const st_model *m, const model_weight *w, uint64_t seed, double 
     case ST_INIT_ONE:
         for (int64_t i = 0; i < n; i++) out[i] = w->decl.init == ST_INIT_ONE;
         return ST_OK;
-    case ST_INIT_CALL: return w->decl.fill(w->part->self, seed, first, n, out);
+    case ST_INIT_CALL: return w->decl.fill(w->part->self, st_random_u64(seed, stream, 0), first, n, out);
     case ST_INIT_NORMAL:
     case ST_INIT_OUT:
         st_normal(seed, stream, first, n, out);

@@ -32,10 +32,14 @@ static int product(st_step *s, const char *name, const st_gemm *g)
     return s->api->end(s, s->ops->gemm(s->q, g));
 }
 
-int model_linear(st_step *s, const st_linear_args *a)
+int model_linear(st_step *s, const st_linear_args *given)
 {
-    st_tensor w = model_weight_of(s, a->w), bias = a->bias >= 0 ? model_weight_of(s, a->bias) : st_absent();
+    st_linear_args args, *a = &args;
+    st_tensor w, bias;
 
+    st_sized_copy(a, sizeof args, given);
+    w = model_weight_of(s, a->w);
+    bias = a->bias >= 0 ? model_weight_of(s, a->bias) : st_absent();
     ST_TRY(check(s, a->w, &w, a->x, a->y));
     return product(s, "linear",
                    &(st_gemm){.a = a->x,
@@ -51,12 +55,16 @@ int model_linear(st_step *s, const st_linear_args *a)
 
 static bool present(const st_tensor *t) { return t && t->data; }
 
-int model_linear_bwd(st_step *s, const st_linear_args *a)
+int model_linear_bwd(st_step *s, const st_linear_args *given)
 {
-    st_tensor w = model_weight_of(s, a->w), dy = a->dy ? *a->dy : st_absent(), pre, g, gb;
+    st_linear_args args, *a = &args;
+    st_tensor w, dy, pre, g, gb;
     size_t mark = s->api->mark(s);
     float beta = 1;
 
+    st_sized_copy(a, sizeof args, given);
+    w = model_weight_of(s, a->w);
+    dy = a->dy ? *a->dy : st_absent();
     ST_TRY(check(s, a->w, &w, a->x, &dy));
     if (a->act != ST_ACT_NONE) {
         if (!present(a->aux))

@@ -135,6 +135,16 @@ static int finish_forward(st_model *m, model_stack *st, stack_call *c, int keeps
     return s->status;
 }
 
+/* The layers see the view's row as the host's own form of it; the caller gives memory that lasts as long. */
+static void enter_view(st_model *m, const st_view *v, st_row *row)
+{
+    if (!v) return;
+    st_sized_copy(row, sizeof *row, v->row);
+    row->size = sizeof *row;
+    m->run.now.row = m->run.s.row = row;
+    m->run.now.rotary = v->rotary;
+}
+
 int model_stack_forward(st_model *m, model_stack *st, const st_view *v, const st_tensor *u, st_wid norm_w,
                         const st_tensor *out)
 {
@@ -143,13 +153,11 @@ int model_stack_forward(st_model *m, model_stack *st, const st_view *v, const st
     int keeps = run->now.train;
     size_t mark = m->scratch.used;
     stack_call *c = open_call(m, st);
+    st_row row;
     st_tensor r = *u, y, rbuf = st_absent();
 
     if (!c) return run->s.status;
-    if (v) {
-        run->now.row = run->s.row = v->row;
-        run->now.rotary = v->rotary;
-    }
+    enter_view(m, v, &row);
     c->norm = norm_w;
     y = model_scratch(m, m->dtype, st->rows, st->hidden);
     if (!keeps || st->first > 0) rbuf = model_scratch(m, m->dtype, st->rows, st->hidden);
@@ -212,15 +220,13 @@ int model_stack_backward(st_model *m, model_stack *st, const st_view *v, const s
     int wanted = st->first < st->n || st->input, top;
     st_tensor dr = present(du) ? *du : st_absent();
     stack_call *c;
+    st_row row;
 
     if (run->s.status != ST_OK) return run->s.status;
     if (!st->n_calls) return model_fail(m, ST_E_INTERNAL, "backward of the stack %s without a forward", st->path);
     c = st->calls[--st->n_calls];
     top = m->keep.used == c->keep_end; /* nothing that its owner keeps lies above: give memory back layer by layer */
-    if (v) {
-        run->now.row = run->s.row = v->row;
-        run->now.rotary = v->rotary;
-    }
+    enter_view(m, v, &row);
     if (wanted && !dr.data) dr = model_scratch(m, m->dtype, st->rows, st->hidden);
     enter_backward(m, st, c, dout, wanted ? &dr : NULL);
     for (int32_t i = st->n; i-- > st->first && run->s.status == ST_OK;) {

@@ -86,8 +86,7 @@ st_wid model_declare(st_model *m, model_part *p, const st_weight *given, st_erro
     st_weight w;
     char *name, *path;
 
-    memset(&w, 0, sizeof w);
-    memcpy(&w, given, given->size < sizeof w ? given->size : sizeof w);
+    st_sized_copy(&w, sizeof w, given);
     if (!w.name) return st_fail(e, ST_E_INTERNAL, "%s declares a weight without a name", p->path), -1;
     name = with_number(m->arena, w.name, w.index);
     path = p->path[0] ? st_arena_printf(m->arena, "%s.%s", p->path, name) : name;

@@ -277,14 +277,7 @@ int st_module_open(st_registry *r, const st_manifest *m, const st_plugin **out, 
     return rc;
 }
 
-void st_ops_copy(const st_plugin *p, void *out, size_t size)
-{
-    uint32_t theirs;
-
-    memset(out, 0, size);
-    memcpy(&theirs, p->ops, sizeof theirs);
-    memcpy(out, p->ops, theirs < size ? theirs : size);
-}
+void st_ops_copy(const st_plugin *p, void *out, size_t size) { st_sized_copy(out, size, p->ops); }
 
 /* ---- kernel modules: everything must be equal, since logic and kernels are two halves of one plugin ---- */
 

@@ -11,13 +11,16 @@ void need_ok(int rc, const st_error *e)
 fixture *fixture_build(const char *text, int train, st_diags *d)
 {
     fixture *f = calloc(1, sizeof *f);
-    st_search none = {0};
+    const char *dirs[2];
+    st_search search = {.given = dirs, .n_given = 2};
     int rc;
 
     f->arena = st_arena_create(0);
     if (st_base_create(&f->base, stderr, 2, 1) != ST_OK) fail_msg("no base");
+    dirs[0] = st_arena_printf(f->arena, "%s/tests/model/parts", getenv("ST_SRCDIR"));
+    dirs[1] = st_arena_printf(f->arena, "%s/tests/model/parts/.libs", getenv("ST_BUILDDIR"));
     rc = st_spec_parse("test.ini", text, strlen(text), ".", &f->spec, d);
-    if (rc == ST_OK) rc = st_registry_open(f->base, &none, &f->registry, d);
+    if (rc == ST_OK) rc = st_registry_open(f->base, &search, &f->registry, d);
     if (rc == ST_OK) rc = st_model_build(f->base, f->spec, f->registry, train, &f->model, d);
     if (rc == ST_OK) rc = st_spec_check_unused(f->spec, d);
     if (rc == ST_OK) return f;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-model_tests = tests/model/test_build tests/model/test_images tests/model/test_step
+model_tests = tests/model/test_build tests/model/test_images tests/model/test_older tests/model/test_step
 model_fixture = tests/model/fixture.c tests/model/fixture.h
 if HAVE_CMOCKA
 check_PROGRAMS += $(model_tests)
@@ -10,7 +10,21 @@ tests_model_test_build_LDADD = $(TEST_LIBS)
 tests_model_test_images_SOURCES = tests/model/test_images.c $(model_fixture)
 tests_model_test_images_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_model_test_images_LDADD = $(TEST_LIBS)
+tests_model_test_older_SOURCES = tests/model/test_older.c $(model_fixture)
+tests_model_test_older_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_model_test_older_LDADD = $(TEST_LIBS)
 tests_model_test_step_SOURCES = tests/model/test_step.c $(model_fixture)
 tests_model_test_step_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_model_test_step_LDADD = $(TEST_LIBS)
 endif
+
+# Plugins for these tests alone, never installed; their manifests lie beside the sources.
+MODEL_PART_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
+EXTRA_DIST += tests/model/parts/older.ini tests/model/parts/older_head.ini
+check_LTLIBRARIES += tests/model/parts/older.la tests/model/parts/older_head.la
+tests_model_parts_older_la_SOURCES = tests/model/parts/older.c
+tests_model_parts_older_la_CPPFLAGS = $(AM_CPPFLAGS)
+tests_model_parts_older_la_LDFLAGS = $(MODEL_PART_LDFLAGS)
+tests_model_parts_older_head_la_SOURCES = tests/model/parts/older_head.c
+tests_model_parts_older_head_la_CPPFLAGS = $(AM_CPPFLAGS)
+tests_model_parts_older_head_la_LDFLAGS = $(MODEL_PART_LDFLAGS)

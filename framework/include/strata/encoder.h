@@ -26,7 +26,7 @@ typedef struct st_media_plan {      /* written by measure; plain data, sent betw
     int64_t payload;                /* bytes that prepare writes; multiple of 64                                              */
     double cost;                    /* FLOPs, for dividing items over ranks                                                   */
 } st_media_plan;
-typedef struct st_layout {          /* sink; text is tokenised with special tokens recognised                                 */
+typedef struct st_layout {          /* sink; text is tokenised with special tokens recognised. Never grows                    */
     void *ctx;
     int (*text)(void *ctx, const char *utf8, size_t n);
     int (*rows)(void *ctx, const char *placeholder, const int32_t grid[3]); /* grid in tokens; becomes one st_media_run       */

@@ -23,6 +23,7 @@ enum { ST_ROLE_MIXER = 1, ST_ROLE_CHANNEL = 2 }; /* decides blocks (block i = la
  *           and reduce-scatters y and dx.
  * SHARD:    rows / tensor.size of them. Weights are whole (experts may be cut); y and dx are complete. No tensor traffic. */
 enum { ST_GATHERED = 1, ST_SHARD = 2 };
+/* Neither of these two ever grows. */
 typedef struct st_row_stats { double tokens, sum_sq; } st_row_stats;         /* sum of L and of L^2 over a typical row's segments */
 typedef struct st_cost { double megatron, exact, comm_bytes; } st_cost;      /* forward FLOPs of the row by both formulas      */
 

@@ -18,7 +18,7 @@ typedef struct st_weight_info {     /* one weight, or one section of it         
 enum { ST_PLACE_FLAT = 1,           /* any cut of the elements: equal flat ranges, cheapest                                   */
        ST_PLACE_MATRIX };           /* each matrix (section, expert) whole on one owner; its parts are brought there and back */
 enum { ST_LIKE_WEIGHT = 1, ST_LIKE_ROWS, ST_LIKE_COLS, ST_LIKE_ONE };
-typedef struct st_opt_state { const char *name; int32_t dtype, like; } st_opt_state;
+typedef struct st_opt_state { const char *name; int32_t dtype, like; } st_opt_state; /* never grows */
 typedef struct st_opt_class {
     uint32_t size, place;
     int32_t rule, n_state;          /* rule: the plugin's number (0 adam, 1 muon); a unit has one rule                        */

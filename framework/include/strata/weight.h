@@ -13,7 +13,7 @@ enum { ST_G_NONE = 0, ST_G_DATA, ST_G_CONTEXT, ST_G_TENSOR,
        ST_G_MEDIA,   /* context x tensor: ranks that share one row and divide its images                              */
        ST_G_TOKENS,  /* all ranks that hold different tokens of the step                                              */
        ST_G_COUNT };
-typedef struct st_axis { int32_t size, rank; } st_axis;
+typedef struct st_axis { int32_t size, rank; } st_axis; /* never grows */
 
 /* A section: a named run of one dimension that is cut, resharded, mapped to files and optimised on its own (q | k | v | z).
  * unit: smallest run that stays together, e.g. the rows of one head. cut 1: of n / unit units, rank r of g holds
@@ -23,7 +23,8 @@ typedef struct st_section { const char *name; int64_t n, unit; uint32_t cut, res
 
 enum { ST_INIT_ZERO = 1, ST_INIT_ONE, ST_INIT_NORMAL /* a: deviation, 0 = [stack] init_std */, ST_INIT_UNIFORM /* a .. b */,
        ST_INIT_OUT /* NORMAL for projections into the residual, scaled by depth if [stack] says so */,
-       ST_INIT_LN_UNIFORM /* ln U(a, b) */, ST_INIT_CALL /* fill(): element i depends on the full index only */,
+       ST_INIT_LN_UNIFORM /* ln U(a, b) */,
+       ST_INIT_CALL /* fill(): element i depends on the full index and the seed only, which is the run's and the path's */,
        ST_INIT_SOFTPLUS_INV /* x with softplus(x) log-uniform in a .. b: step sizes of recurrences */ };
 enum { ST_W_ACC = 1,       /* env->acc_dtype, f32 also in bf16 runs (A_log, dt_bias); others: the run's type           */
        ST_W_NO_DECAY = 2,  /* default: decay iff nd >= 2                                                              */
@@ -85,7 +86,8 @@ typedef struct st_stack_def {
     int32_t n_maps, max_spans;
 } st_stack_def;
 
-/* Per rank and row, for encoders: units (patches), items, spans (frames) come from [batch]; the encoder derives the rest. */
+/* Per rank and row, for encoders: units (patches), items, spans (frames) come from [batch]; the encoder derives the rest.
+ * Never grows. */
 typedef struct st_media_caps {
     int64_t payload, units, rows, meta /* int32s */;
     int32_t items, spans;
