@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- options ---- */
 
@@ -83,6 +84,13 @@ static const char *spec_in(st_cli *cli, const char *folder)
     return path && st_path_exists(path) ? path : NULL;
 }
 
+static bool is_file(const char *path)
+{
+    struct stat info;
+
+    return stat(path, &info) == 0 && !S_ISDIR(info.st_mode);
+}
+
 /* A name without a folder that is no file here is one of the specs that come with the program, with or without
  * ".ini". */
 const char *cli_spec_path(st_cli *cli, const char *name)
@@ -92,7 +100,7 @@ const char *cli_spec_path(st_cli *cli, const char *name)
 
     const char *inside = spec_in(cli, name);
     if (inside) return inside;
-    if (st_path_exists(name)) return name;
+    if (is_file(name)) return name; /* a folder of that name without spec.ini does not hide a spec that came along */
     if (strchr(name, '/')) {
         no_spec(cli, name, NULL);
         return NULL;
