@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "checkpoint/checkpoint.h"
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +62,12 @@ static int read_part(const load *l, const st_model_weight *w, const st_file_name
     int64_t want = st_weight_part_count(w, f);
     char have[128], need[128];
 
-    if (!t) return st_fail(e, ST_E_CONFIG, "%s: no tensor %s, needed for weight %s", l->dir, f->file_name, w->path);
+    if (!t) {
+        st_fail(e, ST_E_CONFIG, "%s: no tensor %s, needed for weight %s", l->dir, f->file_name, w->path);
+        if (strcmp(f->file_name, "lm_head.weight") == 0)
+            st_error_hint(e, "set [stack] tie_embeddings = yes when the head is the embedding, or add the tensor");
+        return ST_E_CONFIG;
+    }
     if (t->count != want || (t->nd > 0 && w->sec_dim == 0 && t->dim[0] != f->n)) {
         list_dims(t->dim, t->nd, have, sizeof have);
         list_dims(w->dim, w->nd, need, sizeof need);
@@ -131,7 +137,43 @@ static int check_left_over(const load *l, st_error *e)
     return ST_E_CONFIG;
 }
 
-int st_checkpoint_load_hf(const char *dir, st_model *m, st_error *e)
+/* ---- what is odd without being wrong ---- */
+
+/* Depths that the config.json beside the weights declares; 0 also when there is none to read. */
+static int64_t declared_depths(const char *path)
+{
+    st_arena *arena = st_arena_create(0);
+    const char *ending = strrchr(path, '.');
+    bool file = ending && (strcmp(ending, ".safetensors") == 0 || strcmp(ending, ".json") == 0);
+    const char *folder = arena && file ? st_path_dir(arena, path) : path;
+    char *config = arena && folder ? st_path_join(arena, folder, "config.json") : NULL;
+    json_t *top = config ? json_load_file(config, 0, NULL) : NULL, *text = json_object_get(top, "text_config");
+    int64_t n = json_integer_value(json_object_get(text ? text : top, "mtp_num_hidden_layers"));
+
+    json_decref(top);
+    st_arena_destroy(arena);
+    return n;
+}
+
+static void tell_oddities(const load *l, st_log *log)
+{
+    const st_file_tensor *const *list;
+    int total = st_shards_list(l->file, &list), held = 0, taken = 0;
+    int64_t declared = declared_depths(l->dir);
+
+    for (int i = 0; i < total; i++) held += strncmp(list[i]->name, "mtp.", 4) == 0;
+    for (int i = 0; i < l->n; i++) taken += strncmp(l->names[i].file_name, "mtp.", 4) == 0;
+    if (st_shards_warning(l->file)) st_log_write(log, 2, "checkpoint", "%s", st_shards_warning(l->file));
+    if (declared > 0 && !held)
+        st_log_write(log, 2, "checkpoint",
+                     "%s: config.json declares %lld multi-token-prediction layer%s, but there is no tensor mtp.*", l->dir,
+                     (long long)declared, declared > 1 ? "s" : "");
+    if (held && !taken)
+        st_log_write(log, 3, "checkpoint", "%s: %d tensors mtp.* are left out: the pattern has no such depth", l->dir,
+                     held);
+}
+
+int st_checkpoint_load_hf(const char *dir, st_model *m, st_log *log, st_error *e)
 {
     const st_model_weight *const *weights;
     int n_weights = st_model_weights(m, &weights), rc;
@@ -143,6 +185,7 @@ int st_checkpoint_load_hf(const char *dir, st_model *m, st_error *e)
     ST_TRY(st_shards_open(dir, &file, e));
     l.file = file;
     rc = check_left_over(&l, e);
+    if (rc == ST_OK) tell_oddities(&l, log);
     for (int32_t i = 0; i < n_weights && rc == ST_OK; i++)
         if (!(weights[i]->flags & ST_W_CONST)) rc = load_weight(&l, m, i, weights[i], e);
     st_shards_close(file);

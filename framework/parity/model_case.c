@@ -361,7 +361,7 @@ static int open_loaded(st_parity *p, const char *text, st_parity_model *pm, st_d
     int rc = st_parity_model_open(p, text, 1, pm, d);
 
     if (rc != ST_OK) return rc;
-    rc = st_checkpoint_load_hf(st_path_join(p->arena, p->dir, "weights.safetensors"), pm->model, &e);
+    rc = st_checkpoint_load_hf(st_path_join(p->arena, p->dir, "weights.safetensors"), pm->model, NULL, &e);
     return rc == ST_OK ? ST_OK : st_diags_add(d, &e, NULL, false);
 }
 
