@@ -87,29 +87,44 @@ double st_model_gemm_flops(const st_model *m) { return m->gemm_flops; }
 
 /* ---- opening ---- */
 
-static int open_kernels(st_model *m, st_error *e)
-{
-    st_instance *all[3] = {&m->position, &m->encoder, &m->optimizer};
-    const char *name = m->backend.plugin->name;
+enum { ORDINAL = 0 }; /* of the device of this process */
 
-    for (int i = 0; i < 3; i++)
-        if (all[i]->plugin && all[i]->plugin->kernel_size) ST_TRY(st_instance_kernels(m->registry, all[i], name, e));
-    for (int32_t i = 0; i < m->n_heads; i++)
-        if (m->heads[i].plugin->kernel_size) ST_TRY(st_instance_kernels(m->registry, &m->heads[i], name, e));
+static int open_kernels(st_model *m, st_instance *in, const st_kernels *backend, st_error *e)
+{
+    const char *name = m->backend.plugin->name;
+    return in->plugin ? st_instance_kernels(m->registry, in, name, backend, &m->base->host, ORDINAL, e) : ST_OK;
+}
+
+static int open_all_kernels(st_model *m, const st_kernels *backend, st_error *e)
+{
+    ST_TRY(open_kernels(m, &m->position, backend, e));
+    ST_TRY(open_kernels(m, &m->encoder, backend, e));
+    ST_TRY(open_kernels(m, &m->optimizer, backend, e));
+    for (int32_t i = 0; i < m->n_heads; i++) ST_TRY(open_kernels(m, &m->heads[i], backend, e));
     for (int i = 0; i < 128; i++)
-        if (m->symbols[i] && m->symbols[i]->plugin->kernel_size)
-            ST_TRY(st_instance_kernels(m->registry, m->symbols[i], name, e));
+        if (m->symbols[i]) ST_TRY(open_kernels(m, m->symbols[i], backend, e));
     return ST_OK;
 }
 
-static int open_device(st_model *m, st_error *e)
+static int check_device(st_model *m, st_error *e)
 {
-    const st_kernels *kernels = NULL;
+    const char *why = NULL, *name = m->backend.plugin->name;
+    int n = m->be.count(m->backend.self, &m->base->host, &why);
+
+    if (n > ORDINAL) return ST_OK;
+    if (why) return st_fail(e, ST_E_DEVICE, "backend %s has no device %d to use: %s", name, ORDINAL, why);
+    return st_fail(e, ST_E_DEVICE, "backend %s has no device %d to use: it counts %d", name, ORDINAL, n);
+}
+
+static int open_device(st_model *m, const st_kernels **kernels, st_error *e)
+{
     const char *name = m->backend.plugin->name;
     char words[200] = "";
 
-    ST_TRY(st_kernels_open(m->registry, m->backend.manifest, m->backend.plugin, name, &kernels, e));
-    ST_TRY(m->be.open(m->backend.self, &m->base->host, 0, kernels, &m->device, e));
+    ST_TRY(check_device(m, e));
+    ST_TRY(st_kernels_open(m->registry, m->backend.manifest, m->backend.plugin, name, kernels, e));
+    if (*kernels) ST_TRY(st_kernels_start(m->registry, *kernels, &m->base->host, ORDINAL, e));
+    ST_TRY(m->be.open(m->backend.self, &m->base->host, ORDINAL, *kernels, &m->device, e));
     if (m->be.describe) m->be.describe(m->device, words, sizeof words);
     snprintf(m->device_words, sizeof m->device_words, words[0] ? "%s, %s" : "%s%s", name, words);
     for (int i = 0; i < ST_LANES; i++) {
@@ -133,11 +148,12 @@ static int zero_blocks(st_model *m, st_error *e)
 int st_model_open(st_model *m, st_error *e)
 {
     st_mesh mesh = st_mesh_single();
+    const st_kernels *kernels = NULL;
 
     if (m->opened) return ST_OK;
     ST_TRY(st_model_plan(m, e));
-    ST_TRY(open_kernels(m, e));
-    ST_TRY(open_device(m, e));
+    ST_TRY(open_device(m, &kernels, e));
+    ST_TRY(open_all_kernels(m, kernels, e));
     ST_TRY(st_groups_open(&m->base->host, &m->comm_ops, m->comm.self, &mesh, m->device, &m->groups_open, e));
     ST_TRY(model_alloc(m, e));
     model_start(m);

@@ -188,7 +188,7 @@ static int remember(st_registry *r, const char *path, const st_plugin *p, const 
     loaded *l = kept ? st_grow(&r->loaded, &r->n_loaded, sizeof *l) : NULL;
 
     if (!l) return st_fail_at(e, ST_E_NOMEM, path, 0, 0, "no memory to open this module");
-    *l = (loaded){kept, p, k};
+    *l = (loaded){.path = kept, .plugin = p, .kernels = k};
     return ST_OK;
 }
 
@@ -350,4 +350,36 @@ int st_kernels_open(st_registry *r, const st_manifest *m, const st_plugin *p, co
     if (known && rc == ST_OK) *out = known->kernels;
     free(whole);
     return rc;
+}
+
+int st_kernels_start(st_registry *r, const st_kernels *k, const st_host *host, int ordinal, st_error *e)
+{
+    loaded *l = NULL;
+    int rc;
+
+    for (int32_t i = 0; i < r->n_loaded && !l; i++)
+        if (r->loaded[i].kernels == k) l = &r->loaded[i];
+    if (!l || ordinal < 0 || ordinal >= 64)
+        return st_fail(e, ST_E_INTERNAL, "kernels of %s cannot be started on device %d", k->plugin, ordinal);
+    if (l->started >> ordinal & 1) return ST_OK;
+    rc = k->init ? k->init(host, ordinal) : ST_OK;
+    if (rc != ST_OK)
+        return st_fail_at(e, rc, l->path, 0, 0, "kernels of plugin %s did not start on device %d of backend %s (%s)",
+                          k->plugin, ordinal, k->backend, st_code_name(rc));
+    l->started |= (uint64_t)1 << ordinal;
+    return ST_OK;
+}
+
+static const char *toolchain_of(const st_kernels *k) { return k && k->toolchain ? k->toolchain : ""; }
+
+int st_kernels_together(const st_kernels *k, const st_kernels *backend, const char *path, st_error *e)
+{
+    const char *own = toolchain_of(k), *other = toolchain_of(backend);
+    size_t n = strcspn(own, ".");
+
+    if (n == strcspn(other, ".") && !strncmp(own, other, n)) return ST_OK;
+    st_fail_at(e, ST_E_ABI, path, 0, 0, "this kernel module does not fit the kernels of backend %s", k->backend);
+    st_error_detail(e, "toolchain: module '%.60s', backend '%.60s'", own, other);
+    st_error_hint(e, "build both with one major version of the toolchain");
+    return ST_E_ABI;
 }

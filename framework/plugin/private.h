@@ -8,6 +8,7 @@ typedef struct loaded { /* a module that was opened and found good */
     const char *path;
     const st_plugin *plugin;   /* the host's copy; one of the two */
     const st_kernels *kernels;
+    uint64_t started;          /* kernels: bit per device */
 } loaded;
 
 struct st_registry {

@@ -65,9 +65,13 @@ const char *st_symbol_refused(const char *symbol);
 int st_module_open(st_registry *, const st_manifest *, const st_plugin **, st_error *);
 /* The same without a manifest to compare with. */
 int st_module_open_file(st_registry *, const char *path, const st_plugin **, st_error *);
-/* *out NULL: the plugin needs no kernel module. The caller runs st_kernels.init for its device. */
+/* *out NULL: the plugin needs no kernel module. */
 int st_kernels_open(st_registry *, const st_manifest *, const st_plugin *, const char *backend, const st_kernels **,
                     st_error *);
+/* Runs init() of an opened kernel module: once for each device, however often it is asked for. */
+int st_kernels_start(st_registry *, const st_kernels *, const st_host *, int ordinal, st_error *);
+/* Two kernel modules share one device runtime: name and major of their toolchains must be equal. path: of the first. */
+int st_kernels_together(const st_kernels *, const st_kernels *backend, const char *path, st_error *);
 /* Copies a plugin's ops struct into a zeroed struct of the host's size. */
 void st_ops_copy(const st_plugin *, void *out, size_t size);
 
@@ -82,5 +86,8 @@ typedef struct st_instance {
 /* name NULL: taken from the section's `plugin` key. Mistakes go to diags. */
 int st_instance_create(st_registry *, st_spec *, int kind, const char *name, const char *section, st_instance *,
                        st_diags *);
-int st_instance_kernels(st_registry *, st_instance *, const char *backend, st_error *);
+/* Opens the instance's kernel module if it has one, checks its toolchain against the backend's own kernels (NULL: the
+ * backend has none), starts it for the device. */
+int st_instance_kernels(st_registry *, st_instance *, const char *backend, const st_kernels *of_backend,
+                        const st_host *, int ordinal, st_error *);
 #endif

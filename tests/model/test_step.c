@@ -387,6 +387,26 @@ static void states_round_trip(void **state)
     fixture_close(g);
 }
 
+static int no_devices(const void *self, const st_host *host, const char **why)
+{
+    *why = "all are asleep";
+    return 0;
+}
+
+static void a_backend_without_devices_is_not_opened(void **state)
+{
+    st_diags d = {0};
+    st_error e = {0};
+    fixture *f = fixture_build(TEXT_MODEL TEXT_BATCH, 1, &d);
+
+    assert_non_null(f);
+    f->model->be.count = no_devices;
+    assert_int_equal(st_model_open(f->model, &e), ST_E_DEVICE);
+    assert_string_equal(e.message, "backend cpu has no device 0 to use: all are asleep");
+    assert_null(f->model->device);
+    fixture_close(f);
+}
+
 static void a_profile_marks_products(void **state)
 {
     static const char *const products[] = {"linear", "linear_dx", "linear_dw", "attention", "attention_bwd", "xent"},
@@ -425,6 +445,7 @@ int main(void)
         cmocka_unit_test(a_call_that_was_not_planned_is_refused),
         cmocka_unit_test(a_layer_runs_alone),
         cmocka_unit_test(states_round_trip),
+        cmocka_unit_test(a_backend_without_devices_is_not_opened),
         cmocka_unit_test(a_profile_marks_products),
     };
     return cmocka_run_group_tests_name("step", tests, NULL, NULL);

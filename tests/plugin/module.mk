@@ -118,3 +118,15 @@ check_LTLIBRARIES += tests/plugin/fix_later.la
 tests_plugin_fix_later_la_SOURCES = tests/plugin/fixture.c
 tests_plugin_fix_later_la_CPPFLAGS = $(AM_CPPFLAGS) -DFIX_ENTRY=st_plugin_v2
 tests_plugin_fix_later_la_LDFLAGS = $(FIXTURE_LDFLAGS)
+check_LTLIBRARIES += tests/plugin/fix_kernels_count.la
+tests_plugin_fix_kernels_count_la_SOURCES = tests/plugin/fixture_kernels.c
+tests_plugin_fix_kernels_count_la_CPPFLAGS = $(AM_CPPFLAGS) -DFIX_INIT=count
+tests_plugin_fix_kernels_count_la_LDFLAGS = $(FIXTURE_LDFLAGS)
+check_LTLIBRARIES += tests/plugin/fix_kernels_fail.la
+tests_plugin_fix_kernels_fail_la_SOURCES = tests/plugin/fixture_kernels.c
+tests_plugin_fix_kernels_fail_la_CPPFLAGS = $(AM_CPPFLAGS) -DFIX_INIT=fail
+tests_plugin_fix_kernels_fail_la_LDFLAGS = $(FIXTURE_LDFLAGS)
+check_LTLIBRARIES += tests/plugin/fix_kernels_cuda.la
+tests_plugin_fix_kernels_cuda_la_SOURCES = tests/plugin/fixture_kernels.c
+tests_plugin_fix_kernels_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) '-DFIX_TOOLCHAIN="cuda 13.1"'
+tests_plugin_fix_kernels_cuda_la_LDFLAGS = $(FIXTURE_LDFLAGS)

@@ -259,7 +259,7 @@ static void instances_are_bound(void **state)
     assert_int_equal(self->mode, 1);
     assert_int_equal(i.symbol, 'X');
     assert_int_equal(st_spec_check_unused(spec, &diags), ST_OK);
-    assert_int_equal(st_instance_kernels(r, &i, "cpu", &e), ST_OK);
+    assert_int_equal(st_instance_kernels(r, &i, "cpu", NULL, NULL, 0, &e), ST_OK);
     assert_int_equal(*(const int *)i.kernels, 42);
     st_spec_destroy(spec);
 
@@ -288,6 +288,77 @@ static void instances_are_bound(void **state)
     st_registry_close(r);
 }
 
+/* Two instances, one device: one start. Another device: another. */
+static void kernels_start_once_per_device(void **state)
+{
+    const char *root = *state;
+    st_instance i, j;
+    st_spec *spec, *other;
+    st_error e = {0};
+
+    manifest(path_of("%s/x.ini", root), "layer", "fixture", fixture("good"),
+             path_of("[backend.cpu]\nmodule = %s\n", fixture("kernels_count")));
+    st_registry *r = open_only(root, &diags);
+    assert_int_equal(create(r, "[layer.X]\nwidth = 16\n", "fixture", "layer.X", &i, &spec), ST_OK);
+    assert_int_equal(create(r, "[layer.Y]\nwidth = 16\n", "fixture", "layer.Y", &j, &other), ST_OK);
+    assert_int_equal(st_instance_kernels(r, &i, "cpu", NULL, NULL, 0, &e), ST_OK);
+    assert_int_equal(st_instance_kernels(r, &j, "cpu", NULL, NULL, 0, &e), ST_OK);
+    assert_int_equal(*(const int *)i.kernels, 43);
+    assert_int_equal(st_instance_kernels(r, &j, "cpu", NULL, NULL, 1, &e), ST_OK);
+    assert_int_equal(*(const int *)i.kernels, 44);
+    assert_int_equal(st_instance_kernels(r, &j, "cpu", NULL, NULL, 64, &e), ST_E_INTERNAL);
+    st_spec_destroy(spec);
+    st_spec_destroy(other);
+    st_registry_close(r);
+}
+
+static void kernels_that_do_not_start(void **state)
+{
+    const char *root = *state;
+    const st_plugin *p;
+    const st_kernels *k;
+    st_error e = {0};
+
+    manifest(path_of("%s/x.ini", root), "layer", "fixture", fixture("good"),
+             path_of("[backend.cpu]\nmodule = %s\n", fixture("kernels_fail")));
+    st_registry *r = open_only(root, &diags);
+    const st_manifest *m = st_registry_find(r, ST_KIND_LAYER, "fixture");
+    assert_int_equal(st_module_open(r, m, &p, &e), ST_OK);
+    assert_int_equal(st_kernels_open(r, m, p, "cpu", &k, &e), ST_OK);
+    assert_int_equal(st_kernels_start(r, k, NULL, 3, &e), ST_E_DEVICE);
+    assert_has(e.message, "kernels of plugin fixture did not start on device 3 of backend cpu");
+    assert_has(e.file, "fix_kernels_fail.so");
+    st_registry_close(r);
+}
+
+static void toolchains_must_match(void **state)
+{
+    const struct {
+        const char *backend;
+        int rc;
+    } with[] = {{"cuda 13.0", ST_OK}, {"cuda 13", ST_OK}, {"cuda 12.4", ST_E_ABI}, {"cuda 1", ST_E_ABI},
+                {"hip 13.0", ST_E_ABI}, {"", ST_E_ABI}, {NULL, ST_E_ABI}};
+    const char *root = *state;
+    st_instance i;
+    st_spec *spec;
+
+    manifest(path_of("%s/x.ini", root), "layer", "fixture", fixture("good"),
+             path_of("[backend.cpu]\nmodule = %s\n", fixture("kernels_cuda")));
+    st_registry *r = open_only(root, &diags);
+    assert_int_equal(create(r, "[layer.X]\nwidth = 16\n", "fixture", "layer.X", &i, &spec), ST_OK);
+    for (size_t n = 0; n < ST_COUNT(with); n++) {
+        st_kernels backend = {.toolchain = with[n].backend};
+        st_error e = {0};
+        assert_int_equal(st_instance_kernels(r, &i, "cpu", &backend, NULL, 0, &e), with[n].rc);
+        if (with[n].rc == ST_OK) continue;
+        assert_has(e.message, "does not fit the kernels of backend cpu");
+        assert_has(e.detail, path_of("module 'cuda 13.1', backend '%s'", with[n].backend ? with[n].backend : ""));
+        assert_has(e.hint, "one major version");
+    }
+    st_spec_destroy(spec);
+    st_registry_close(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +371,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(equal_global_names_do_not_meet, tree_make, tree_remove),
         cmocka_unit_test_setup_teardown(smaller_structs_read_as_zero, tree_make, tree_remove),
         cmocka_unit_test_setup_teardown(kernels_must_match, tree_make, tree_remove),
+        cmocka_unit_test_setup_teardown(kernels_start_once_per_device, tree_make, tree_remove),
+        cmocka_unit_test_setup_teardown(kernels_that_do_not_start, tree_make, tree_remove),
+        cmocka_unit_test_setup_teardown(toolchains_must_match, tree_make, tree_remove),
         cmocka_unit_test_setup_teardown(instances_are_bound, tree_make, tree_remove),
     };
     return cmocka_run_group_tests_name("modules", tests, NULL, NULL);

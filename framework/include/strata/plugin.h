@@ -108,8 +108,8 @@ typedef struct st_kernels {
     uint32_t magic, abi_major, abi_minor, size;
     uint32_t iface, table_size;
     const char *plugin, *backend, *version;
-    const char *toolchain, *archs;             /* "cuda 13.0": its major must equal the backend's; "sm_90a,compute_90" */
+    const char *toolchain, *archs;             /* "cuda 13.0": name and major as the backend's, "": none; "sm_90a,compute_90" */
     const void *table;
-    int (*init)(const st_host *, int ordinal); /* (optional) once per device before any launch or capture             */
+    int (*init)(const st_host *, int ordinal); /* (optional) once per device and run, before any launch or capture    */
 } st_kernels;
 #endif
