@@ -127,10 +127,10 @@ static void print_plan(const st_model *m, FILE *out)
 
     st_model_plan_bytes(m, &b);
     fprintf(out, "\nmemory                     %.1f MiB\n", (double)b.total / mib);
-    fprintf(out, "  weights and masters      %.1f\n", (double)(b.weights + b.masters) / mib);
+    fprintf(out, "  weights and masters      %.1f\n", (double)b.weights / mib);
     fprintf(out, "  gradients, optimizer     %.1f\n", (double)(b.gradients + b.optimizer) / mib);
     fprintf(out, "  kept, scratch, workspace %.1f\n", (double)(b.kept + b.scratch + b.workspace) / mib);
-    fprintf(out, "  rows                     %.1f\n", (double)b.rows / mib);
+    fprintf(out, "  rows                     %.1f\n", (double)(b.rows + b.staging) / mib);
     fprintf(out, "work of one row            %.3g FLOP, of which matrix products %.3g\n", st_model_flops(m),
             st_model_gemm_flops(m));
 }

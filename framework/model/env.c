@@ -62,8 +62,6 @@ static int report(env_state *c, int rc, const char *hint)
     return rc;
 }
 
-static void fill_env(st_model *, model_part *, st_env *);
-
 /* ---- what a part may ask for ---- */
 
 static st_wid env_declare(st_env *e, const st_weight *w)
@@ -143,7 +141,7 @@ static int32_t position_dim(env_state *c, int32_t head_dim)
     char who[200], hint[256];
     int32_t dim;
 
-    fill_env(m, m->position_part, &p.env);
+    model_env(m, m->position_part, &p.env);
     dim = m->position_ops.rotary_dim ? m->position_ops.rotary_dim(m->position.self, &p.env, head_dim) : head_dim;
     if (p.env.status == ST_OK && dim >= 2 && dim % 2 == 0 && dim <= head_dim) return dim;
     env_fail(&p.env, ST_E_CONFIG, __FILE__, __LINE__, "position %s rotates %d columns of a head of %d",
@@ -337,7 +335,7 @@ static void layer_env(const model_part *p, st_env *e)
     }
 }
 
-static void fill_env(st_model *m, model_part *p, st_env *e)
+void model_env(st_model *m, model_part *p, st_env *e)
 {
     st_axis one = {1, 0};
 
@@ -370,7 +368,7 @@ int model_configure(st_model *m, model_part *p, int (*configure)(void *, st_env 
     unsigned char symbol = p->proto && p->kind == ST_KIND_LAYER ? (unsigned char)p->proto->symbol : 0;
     int rc;
 
-    fill_env(m, p, &c.env);
+    model_env(m, p, &c.env);
     if (symbol && m->refused[symbol]) return ST_E_CONFIG; /* the same words for every layer of this symbol */
     rc = configure ? configure(p->self, &c.env) : ST_OK;
     if (rc == ST_OK) rc = c.env.status;
@@ -398,7 +396,7 @@ int model_capacity(st_model *m, model_part *p, st_diags *d)
     env_state c = {.m = m, .part = p, .error = &err, .diags = d};
     int rc;
 
-    fill_env(m, p, &c.env);
+    model_env(m, p, &c.env);
     rc = m->encoder_ops.capacity(p->self, &c.env, &m->shape.caps);
     if (rc == ST_OK) rc = c.env.status;
     if (rc == ST_OK) return ST_OK;

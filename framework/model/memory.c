@@ -132,6 +132,7 @@ int model_layout(st_model *m)
     place_weights(m);
     place_cells(m);
     place_rows(m);
+    m->staging.bytes = m->row_bytes > STAGING ? m->row_bytes : STAGING;
     for (size_t i = 0; i < ST_COUNT(all); i++) all[i]->base = (char *)((uintptr_t)(i + 1) << 44);
     m->keep = (bump){(char *)((uintptr_t)6 << 44), 0, 0, (size_t)1 << 44, "kept tensors"};
     m->scratch = (bump){(char *)((uintptr_t)7 << 44), 0, 0, (size_t)1 << 44, "scratch"};
@@ -160,7 +161,6 @@ int model_alloc(st_model *m, st_error *e)
 {
     mem_block keep = {NULL, m->peak_keep, 0}, scratch = {NULL, m->peak_scratch, 0};
 
-    m->staging.bytes = m->row_bytes > STAGING ? m->row_bytes : STAGING;
     m->allocated = 1;
     m->keep.base = m->scratch.base = NULL;
     m->weight_block.base = m->grad_block.base = m->state_block.base = m->row_block.base = m->cell_block.base = NULL;

@@ -84,7 +84,7 @@ typedef struct st_step_result {
     double grad_norm;              /* before clipping                                                         */
     int64_t tokens, trained;       /* real tokens, trained tokens of depth 0                                  */
     int32_t skipped;               /* 1: nothing was changed                                                  */
-    char bad[256];                 /* first tensor with NaN or Inf, or the fault's words                      */
+    char bad[256];                 /* first tensor with NaN or Inf, the fault's words, or: no target          */
     int32_t n_metrics; const st_metric_value *metrics;
 } st_step_result;
 /* One optimizer step over rows[0 .. micros). schedule: step number from 1, learning rate already scheduled. clip 0:
@@ -117,11 +117,17 @@ void st_model_probe(st_model *, st_probe_fn, void *ctx);
 
 /* ---- planning and time ---- */
 typedef struct st_plan_bytes {
-    size_t weights, masters, gradients, optimizer, kept, scratch, rows, workspace, total;
+    size_t weights, gradients, optimizer, kept, scratch, rows, staging, workspace, total;
 } st_plan_bytes;
 void st_model_plan_bytes(const st_model *, st_plan_bytes *);
 double st_model_flops(const st_model *);          /* counted by planning: one row forward + backward */
 double st_model_gemm_flops(const st_model *);     /* of these, matrix products                         */
+/* FLOPs of one row, forward + backward, for each of st_model_layers. megatron and formula: three times what the
+ * plugin's cost() says of such a row of text, megatron 0 for an encoder (Megatron counts no tower); formula takes an
+ * encoder's blocks full. counted: what launches said in planning, of a row filled to its capacity, what recomputation
+ * adds included; kernels of layer plugins need not say theirs. */
+typedef struct st_layer_cost { double megatron, formula, counted; } st_layer_cost;
+int st_model_costs(st_model *, const st_row_stats *, st_layer_cost *out, st_error *);
 typedef struct st_op_time {
     const char *name; double seconds, flops, bytes; int64_t calls;
     int32_t product;               /* 1: a matrix product or made of them, counted in st_model_gemm_flops     */

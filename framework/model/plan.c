@@ -78,8 +78,10 @@ void st_model_plan_bytes(const st_model *m, st_plan_bytes *p)
                          .kept = m->peak_keep,
                          .scratch = m->peak_scratch,
                          .rows = m->row_block.bytes + m->cell_block.bytes,
+                         .staging = m->staging.bytes,
                          .workspace = m->facts.lane_workspace * ST_LANES};
-    p->total = p->weights + p->gradients + p->optimizer + p->kept + p->scratch + p->rows + p->workspace;
+    p->total = p->weights + p->gradients + p->optimizer + p->kept + p->scratch + p->rows + p->staging +
+               p->workspace;
 }
 
 double st_model_flops(const st_model *m) { return m->flops; }

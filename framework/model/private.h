@@ -59,6 +59,7 @@ typedef struct model_part {
     int32_t full;                  /* recompute the whole forward                                            */
     int32_t trained;               /* some weight of it (norm included) is trained                           */
     uint64_t seed;
+    double flops;                  /* counted by planning                                                    */
 } model_part;
 
 typedef struct model_weight {
@@ -227,6 +228,7 @@ bool model_in_pattern(const st_model *, const model_part *);
 int model_configure(st_model *, model_part *, int (*configure)(void *, st_env *), st_diags *);
 int model_configure_layer(st_model *, model_part *, st_diags *);
 int model_capacity(st_model *, model_part *, st_diags *);
+void model_env(st_model *, model_part *, st_env *); /* what a part is told: anew for every call */
 
 /* weights.c */
 st_wid model_declare(st_model *, model_part *, const st_weight *, st_error *);

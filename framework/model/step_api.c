@@ -113,6 +113,7 @@ static void queue_count(const st_queue *q, double flops, double bytes)
 
     if (m->counting && !r->now.muted) {
         m->flops += flops;
+        (r->now.part ? r->now.part : m->host)->flops += flops;
         if (is_product(r->launch)) m->gemm_flops += flops;
     }
     if (m->profile && !r->planning && r->launch) {

@@ -203,12 +203,14 @@ static int loss(const void *self, st_step *s, const st_tensor *h, const st_tenso
     return st_status(s);
 }
 
-/* fc and the output matrix; the layers count for themselves. As if every token were trained. */
+/* fc, which Megatron does not count, and the output matrix; the layers count for themselves. As if every token were
+ * trained. */
 static int cost(const void *self, const st_env *e, const st_row_stats *row, st_cost *out)
 {
     double width = (double)e->hidden;
 
-    out->megatron = out->exact = 2 * e->depths * row->tokens * width * (2 * width + (double)e->vocab);
+    out->megatron = 2 * e->depths * row->tokens * width * (double)e->vocab;
+    out->exact = out->megatron + 4 * e->depths * row->tokens * width * width;
     return ST_OK;
 }
 
