@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-model_tests = tests/model/test_build tests/model/test_images tests/model/test_older tests/model/test_step
+model_tests = tests/model/test_build tests/model/test_family tests/model/test_images tests/model/test_older tests/model/test_step
 model_fixture = tests/model/fixture.c tests/model/fixture.h
 if HAVE_CMOCKA
 check_PROGRAMS += $(model_tests)
@@ -7,6 +7,9 @@ TESTS += $(model_tests)
 tests_model_test_build_SOURCES = tests/model/test_build.c $(model_fixture)
 tests_model_test_build_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_model_test_build_LDADD = $(TEST_LIBS)
+tests_model_test_family_SOURCES = tests/model/test_family.c $(model_fixture)
+tests_model_test_family_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_model_test_family_LDADD = $(TEST_LIBS)
 tests_model_test_images_SOURCES = tests/model/test_images.c $(model_fixture)
 tests_model_test_images_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_model_test_images_LDADD = $(TEST_LIBS)

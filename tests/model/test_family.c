@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model/test_family.c - the specs of the public sizes against published figures: parameters and tensors by their file
+ * names, bytes of the files, FLOPs as Megatron counts them; and that a plan is what a run takes. */
+#include "fixture.h"
+#include <math.h>
+
+/* Parameters and tensors: public tables of the checkpoints, confirmed by the totals that safetensors files report.
+ * FLOPs: Megatron's own function for one sequence of 4096 tokens, without and with one multi-token-prediction depth. */
+typedef struct published {
+    const char *name;
+    double text, mtp, visual, bytes;
+    int tensors;
+    double flops, flops_mtp;
+} published;
+static const published sizes[] = {
+    {"0.8b", 752393024, 20452864, 100592896, 1746882752, 488, 19881000960000, 26735768764416},
+    {"2b", 1881825088, 60828160, 331416576, 4548144832, 632, 47327452594176, 61217376829440},
+    {"4b", 4205751296, 120599552, 333514240, 9319737856, 738, 105830141657088, 124249108905984},
+    {"9b", 8953803264, 243290624, 456010480, 19306216416, 775, 196282152910848, 226432823328768},
+    {"27b", 26895998464, 424699392, 460730096, 55562872800, 1199, 630970424229888, 671209972826112},
+};
+
+/* set: an override, NULL for none */
+static fixture *open_size(const char *name, const char *set)
+{
+    fixture *f = calloc(1, sizeof *f);
+    st_diags d = {0};
+    st_search search = {0};
+    char path[1024];
+    int rc;
+
+    snprintf(path, sizeof path, "%s/specs/qwen35-vl-%s.ini", getenv("ST_SRCDIR"), name);
+    f->arena = st_arena_create(0);
+    if (st_base_create(&f->base, stderr, 2, 1) != ST_OK) fail_msg("no base");
+    rc = st_spec_load(path, &set, set ? 1 : 0, &f->spec, &d);
+    if (rc == ST_OK) rc = st_registry_open(f->base, &search, &f->registry, &d);
+    if (rc == ST_OK) rc = st_model_build(f->base, f->spec, f->registry, 1, &f->model, &d);
+    if (rc == ST_OK) return f;
+    st_diags_print(&d, stderr);
+    fail_msg("%s was refused", path);
+    return NULL;
+}
+
+/* ---- inventory ---- */
+
+static double elements(const st_model_weight *w, const st_file_name *n)
+{ return (double)w->count / (double)w->dim[w->n_sec ? w->sec_dim : 0] * (double)n->n; }
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && !strcmp(text + n - k, end);
+}
+
+/* The published files hold these in four bytes, all else in two. */
+static bool is_wide(const char *name)
+{ return ends_with(name, ".A_log") || ends_with(name, ".linear_attn.norm.weight"); }
+
+static void compare_inventory(const published *p)
+{
+    fixture *f = open_size(p->name, NULL);
+    const st_model_weight *const *w;
+    const st_file_name *names;
+    int n = st_model_file_names(f->model, "hf", &names), n_weights = st_model_weights(f->model, &w);
+    double text = 0, mtp = 0, visual = 0, bytes = 0, all = 0;
+
+    for (int i = 0; i < n; i++) {
+        double k = elements(w[names[i].weight], &names[i]);
+        if (!strncmp(names[i].file_name, "mtp.", 4)) mtp += k;
+        else if (!strncmp(names[i].file_name, "model.visual.", 13)) visual += k;
+        else text += k;
+        bytes += k * (is_wide(names[i].file_name) ? 4 : 2);
+    }
+    for (int i = 0; i < n_weights; i++) all += (double)w[i]->count;
+    assert_int_equal(n, p->tensors);
+    assert_true(text == p->text);
+    assert_true(mtp == p->mtp);
+    assert_true(visual == p->visual);
+    assert_true(bytes == p->bytes);
+    assert_true(all == text + mtp + visual); /* no weight without a name */
+    fixture_close(f);
+}
+
+static void inventories_are_the_published_ones(void **state)
+{
+    for (size_t i = 0; i < ST_COUNT(sizes); i++) compare_inventory(&sizes[i]);
+}
+
+/* ---- FLOPs ---- */
+
+static double megatron_flops(const char *name, const char *set)
+{
+    const st_row_stats row = {4096, 4096.0 * 4096.0};
+    fixture *f = open_size(name, set);
+    const st_model_layer *layers;
+    int n = st_model_layers(f->model, &layers);
+    st_layer_cost *c = calloc((size_t)n, sizeof *c);
+    st_error e = {0};
+    double sum = 0;
+
+    need_ok(st_model_costs(f->model, &row, c, &e), &e);
+    for (int i = 0; i < n; i++) sum += c[i].megatron;
+    free(c);
+    fixture_close(f);
+    return sum;
+}
+
+static void flops_are_megatrons(void **state)
+{
+    for (size_t i = 0; i < ST_COUNT(sizes); i++) {
+        const published *p = &sizes[i];
+        double without = megatron_flops(p->name, "stack.mtp_depths=0"), with = megatron_flops(p->name, NULL);
+        assert_true(fabs(without - p->flops) <= 1e-12 * p->flops);
+        assert_true(fabs(with - p->flops_mtp) <= 1e-12 * p->flops_mtp);
+    }
+}
+
+/* What planning counts falls on the parts; where a layer is products and little else, its formula agrees. */
+static void counted_flops_fall_on_parts(void **state)
+{
+    fixture *f = open_size("0.8b", NULL);
+    st_row_stats row = {4096, 4096.0 * 4096.0};
+    const st_model_layer *layers;
+    int n = st_model_layers(f->model, &layers);
+    st_layer_cost *c = calloc((size_t)n, sizeof *c);
+    st_error e = {0};
+    double sum = 0;
+
+    need_ok(st_model_plan(f->model, &e), &e);
+    need_ok(st_model_costs(f->model, &row, c, &e), &e);
+    for (int i = 0; i < n; i++) {
+        sum += c[i].counted;
+        if (layers[i].depth >= 0 && !strcmp(layers[i].plugin->name, "swiglu"))
+            assert_true(fabs(c[i].counted / c[i].formula - 1) < 0.01);
+    }
+    assert_true(fabs(sum / st_model_flops(f->model) - 1) < 1e-12);
+    free(c);
+    fixture_close(f);
+}
+
+/* ---- memory ---- */
+
+typedef struct taken {
+    int (*alloc)(st_device *, uint32_t kind, size_t, void **);
+    size_t bytes;
+} taken;
+static taken seen; /* the backend's alloc has no context of ours */
+
+static int count_alloc(st_device *d, uint32_t kind, size_t bytes, void **out)
+{
+    seen.bytes += bytes;
+    return seen.alloc(d, kind, bytes, out);
+}
+
+static void a_plan_is_what_a_run_takes(void **state)
+{
+    st_diags d = {0};
+    st_error e = {0};
+    fixture *f = fixture_build(TEXT_MODEL TEXT_BATCH, 1, &d);
+    const int lengths[] = {40, 30, 20, 0};
+    const st_schedule schedule = {.size = sizeof schedule, .step = 1, .lr = 1e-3, .decay = 1, .lr_scale = 1};
+    st_packed_row *row;
+    const st_packed_row *rows[2];
+    st_plan_bytes plan;
+    st_step_result r;
+    double loss;
+    int64_t count;
+
+    assert_non_null(f);
+    need_ok(st_model_plan(f->model, &e), &e);
+    st_model_plan_bytes(f->model, &plan);
+    seen = (taken){f->model->be.alloc, 0};
+    f->model->be.alloc = count_alloc;
+    need_ok(st_model_open(f->model, &e), &e);
+    assert_true(seen.bytes + plan.workspace == plan.total);
+    need_ok(st_model_init(f->model, 7, &e), &e);
+    row = make_row(f, lengths, 0, 1, 0);
+    rows[0] = rows[1] = row;
+    f->model->keep.high = f->model->scratch.high = 0;
+    need_ok(st_model_step(f->model, rows, 2, &schedule, 1, &r, &e), &e);
+    size_t keep = f->model->keep.high, scratch = f->model->scratch.high;
+    need_ok(st_model_evaluate(f->model, row, &loss, &count, NULL, NULL, &e), &e);
+    if (f->model->keep.high > keep) keep = f->model->keep.high;
+    if (f->model->scratch.high > scratch) scratch = f->model->scratch.high;
+    assert_true(keep == plan.kept && scratch == plan.scratch);
+    assert_true(seen.bytes + plan.workspace == plan.total); /* a step takes nothing more */
+    fixture_close(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(inventories_are_the_published_ones),
+        cmocka_unit_test(flops_are_megatrons),
+        cmocka_unit_test(counted_flops_fall_on_parts),
+        cmocka_unit_test(a_plan_is_what_a_run_takes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
