@@ -373,6 +373,14 @@ static int apply_update(st_model *m, const st_schedule *at, double clip, double 
     return m->be.sync(m->device, e);
 }
 
+/* Without a target there is nothing to learn; momentum and decay alone must not move weights. */
+static void judge_targets(st_step_result *out)
+{
+    if (out->skipped || out->trained > 0) return;
+    out->skipped = 1;
+    snprintf(out->bad, sizeof out->bad, "no token of the step is trained");
+}
+
 int st_model_step(st_model *m, const st_packed_row *const *rows, int32_t micros, const st_schedule *at, double clip,
                   st_step_result *out, st_error *e)
 {
@@ -381,6 +389,7 @@ int st_model_step(st_model *m, const st_packed_row *const *rows, int32_t micros,
     ST_TRY(model_end(m, e));
     ST_TRY(read_results(m, out, e));
     ST_TRY(judge(m, rows, micros, out, e));
+    judge_targets(out);
     return out->skipped ? ST_OK : apply_update(m, at, clip, out->grad_norm, e);
 }
 

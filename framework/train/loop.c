@@ -28,13 +28,13 @@ static int write_step(st_run *r, const st_step_result *s, double lr, st_error *e
     return st_metrics_end(m, e);
 }
 
-/* A step whose result is not finite changed nothing. Stopping leaves the last good checkpoint as the newest. Steps that
- * train no token do not come up: the data path sets samples aside that train nothing. */
+/* A step whose result is not finite changed nothing. Stopping leaves the last good checkpoint as the newest. A step that
+ * trains no token is told only: the data path sets such samples aside and ends a run that has no others. */
 static int judge_step(st_run *r, const st_step_result *s, st_error *e)
 {
     if (!s->skipped) return ST_OK;
     st_progress_clear(r->line);
-    if (r->config.run.on_nan == ST_ON_NAN_SKIP) {
+    if (r->config.run.on_nan == ST_ON_NAN_SKIP || s->trained == 0) {
         st_log_write(r->base->log, 2, "train", "step %lld changed nothing: %s", (long long)r->at.step, s->bad);
         return ST_OK;
     }
