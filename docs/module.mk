@@ -8,7 +8,7 @@ dist_doc_DATA += \
 dist_doc_DATA += docs/spec.md docs/spec-syntax.md docs/data.md docs/plugin-api.md docs/reference.md
 dist_man1_MANS += docs/strata.1
 EXTRA_DIST += .clang-format tools/debian-packages.txt tools/readme-command.sh tools/prove-fresh-debian.sh
-EXTRA_DIST += tools/make-reference.sh tools/peer_hf_cpu.py
+EXTRA_DIST += tools/make-reference.sh tools/peer_hf_cpu.py tools/check_cases.sh
 
 # docs/reference.md is kept in the repository; tests/build/reference.sh fails when it is stale.
 reference: strata$(EXEEXT) $(plugins_LTLIBRARIES)

@@ -11,6 +11,7 @@ include tests/data/module.mk
 include tests/model/module.mk
 include tests/checkpoint/module.mk
 include tests/train/module.mk
+include tests/cases/module.mk
 else
 TESTS += tests/no_cmocka.sh
 dist-hook:
