@@ -3,6 +3,7 @@
  * a device, and tells all mistakes, or what would be trained. */
 #include "config.h"
 #include "cli/commands.h"
+#include "cli/summary.h"
 #include "train/run.h"
 #include <inttypes.h>
 #include <string.h>
@@ -66,19 +67,6 @@ static void explain(const st_spec *spec, FILE *out)
 
 /* ---- what would be trained ---- */
 
-static const char *grouped(int64_t n, char *text, size_t size) /* 1,234,567 */
-{
-    char plain[32];
-    int digits = snprintf(plain, sizeof plain, "%" PRId64, n), at = 0;
-
-    for (int i = 0; i < digits && at + 2 < (int)size; i++) {
-        if (i && (digits - i) % 3 == 0) text[at++] = ',';
-        text[at++] = plain[i];
-    }
-    text[at] = 0;
-    return text;
-}
-
 static void print_layers(const st_model *m, FILE *out)
 {
     const st_model_layer *l;
@@ -89,35 +77,7 @@ static void print_layers(const st_model *m, FILE *out)
     for (int i = 0; i < n; i++)
         fprintf(out, "  %-24s %c %-18s %-9s %14s\n", *l[i].path ? l[i].path : "(host)", l[i].symbol ? l[i].symbol : ' ',
                 l[i].plugin ? l[i].plugin->name : "", l[i].plugin ? l[i].plugin->version : "",
-                grouped(l[i].parameters, count, sizeof count));
-}
-
-static void print_part(const st_model *m, const char *part, FILE *out)
-{
-    const st_model_weight *const *w;
-    int n = st_model_weights(m, &w);
-    int64_t all = 0, trained = st_model_parameters(m, part);
-    char count[48];
-
-    for (int i = 0; i < n; i++)
-        if ((!part || !strcmp(w[i]->part, part)) && !(w[i]->flags & (ST_W_STATE | ST_W_CONST))) all += w[i]->count;
-    fprintf(out, "  %-24s %s", part ? part : "all", grouped(all, count, sizeof count));
-    if (trained != all) fprintf(out, ", of which trained %s", grouped(trained, count, sizeof count));
-    fputc('\n', out);
-}
-
-static void print_parts(const st_model *m, FILE *out)
-{
-    const st_model_weight *const *w;
-    int n = st_model_weights(m, &w);
-
-    fputs("\nparameters by part\n", out);
-    for (int i = 0; i < n; i++) {
-        bool first = true;
-        for (int j = 0; j < i && first; j++) first = strcmp(w[i]->part, w[j]->part) != 0;
-        if (first) print_part(m, w[i]->part, out);
-    }
-    print_part(m, NULL, out);
+                cli_grouped((double)l[i].parameters, count, sizeof count));
 }
 
 static void print_plan(const st_model *m, FILE *out)
@@ -137,19 +97,15 @@ static void print_plan(const st_model *m, FILE *out)
 
 static int print_run(const st_run *r, FILE *out, st_error *e)
 {
-    static const char *const names[ST_DTYPES] = {
-        [ST_F64] = "f64", [ST_F32] = "f32", [ST_BF16] = "bf16", [ST_F16] = "f16"};
-    int32_t dtype = st_model_dtype(r->model);
-
     ST_TRY(st_model_plan(r->model, e)); /* the real code with counting memory: finds what shapes alone can tell */
     fprintf(out, "%s can train\n\n", st_spec_path(r->spec));
     fprintf(out, "pattern    %s\n", st_model_pattern(r->model));
-    fprintf(out, "backend    %s, %s\n", st_model_backend(r->model), names[dtype] ? names[dtype] : "?");
+    fprintf(out, "backend    %s, %s\n", st_model_backend(r->model), cli_dtype(st_model_dtype(r->model)));
     if (r->train && st_loader_count(r->train) >= 0) fprintf(out, "samples    %" PRId64, st_loader_count(r->train));
     if (r->valid && st_loader_count(r->valid) >= 0) fprintf(out, ", held out %" PRId64, st_loader_count(r->valid));
     fprintf(out, "\nsteps      %" PRId64 "\n", r->config.run.steps);
     print_layers(r->model, out);
-    print_parts(r->model, out);
+    cli_print_parts(r->model, out);
     print_plan(r->model, out);
     return ST_OK;
 }

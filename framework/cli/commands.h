@@ -10,6 +10,7 @@
 #define ST_COMMANDS(X) \
     X("train", cli_train, "train a model from a spec") \
     X("check", cli_check, "find all mistakes of a spec, or tell what it would train") \
+    X("plan", cli_plan, "parameters, memory and FLOPs of a spec, layer by layer") \
     X("bench", cli_bench, "time training steps against this machine's floor") \
     X("parity", cli_parity, "compare with stored reference values, tensor by tensor") \
     X("selftest", cli_selftest, "check every layer of a spec against differences") \

@@ -12,8 +12,11 @@ strata_SOURCES = \
   framework/cli/main.c \
   framework/cli/new.c \
   framework/cli/parity.c \
+  framework/cli/plan.c \
   framework/cli/plugins.c \
   framework/cli/selftest.c \
+  framework/cli/summary.c \
+  framework/cli/summary.h \
   framework/cli/train.c
 strata_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 strata_LDADD = framework/libstrata.la

@@ -55,6 +55,7 @@ int st_model_costs(st_model *m, const st_row_stats *row, st_layer_cost *out, st_
         st_cost c;
         ST_TRY(cost_of(m, m->parts[i], row, &c, e));
         out[i] = (st_layer_cost){.megatron = 3 * c.megatron, .formula = 3 * c.exact, .counted = m->parts[i]->flops};
+        if (m->parts[i] == m->encoder_part) out[i].formula = out[i].counted; /* stem and merger around its blocks */
     }
     return ST_OK;
 }

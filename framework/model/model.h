@@ -124,8 +124,9 @@ double st_model_flops(const st_model *);          /* counted by planning: one ro
 double st_model_gemm_flops(const st_model *);     /* of these, matrix products                         */
 /* FLOPs of one row, forward + backward, for each of st_model_layers. megatron and formula: three times what the
  * plugin's cost() says of such a row of text, megatron 0 for an encoder (Megatron counts no tower); formula takes an
- * encoder's blocks full. counted: what launches said in planning, of a row filled to its capacity, what recomputation
- * adds included; kernels of layer plugins need not say theirs. */
+ * encoder's blocks full, and of what is around them what was counted. counted: what launches said in planning, of a
+ * row filled to its capacity by one picture and one text, what recomputation adds included; kernels of layer plugins
+ * need not say theirs. */
 typedef struct st_layer_cost { double megatron, formula, counted; } st_layer_cost;
 int st_model_costs(st_model *, const st_row_stats *, st_layer_cost *out, st_error *);
 typedef struct st_op_time {
