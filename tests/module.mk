@@ -4,6 +4,7 @@ if HAVE_CMOCKA
 include tests/base/module.mk
 include tests/spec/module.mk
 include tests/plugin/module.mk
+include tests/parallel/module.mk
 include tests/backend/module.mk
 include tests/layers/module.mk
 include tests/encoder/module.mk

@@ -288,6 +288,23 @@ static int check_heads(st_model *m, st_diags *d)
     return check_depths(m, d);
 }
 
+/* Every plugin that is bound says for which groups of more than one rank it is made. */
+int model_check_mesh(st_model *m, st_diags *d)
+{
+    const st_instance *all[4 + 128] = {&m->position, &m->encoder, &m->optimizer, &m->comm};
+    int n = 4, first = ST_OK;
+
+    for (int i = 0; i < 128; i++)
+        if (m->symbols[i]) all[n++] = m->symbols[i];
+    for (int i = 0; i < n + m->n_heads; i++) {
+        const st_instance *in = i < n ? all[i] : &m->heads[i - n];
+        st_error e = {0};
+        if (!in->plugin || st_mesh_allows(&m->mesh, in->plugin, &e) == ST_OK) continue;
+        first = keep_first(first, st_spec_fail_section(m->spec, d, in->section, e.hint, "%s", e.message));
+    }
+    return first;
+}
+
 static int check_train(st_model *m, st_diags *d)
 {
     const st_instance *in[] = {&m->position, &m->encoder, &m->optimizer};
@@ -307,6 +324,7 @@ static int finish(st_model *m, st_diags *d)
 
     first = keep_first(first, check_heads(m, d));
     first = keep_first(first, check_train(m, d));
+    first = keep_first(first, model_check_mesh(m, d));
     first = keep_first(first, model_check_symbols(m, d));
     first = keep_first(first, model_check_init(m, d));
     first = keep_first(first, model_assign_parts(m, d));
@@ -358,6 +376,7 @@ int st_model_build(st_base *base, st_spec *spec, st_registry *registry, int trai
     m->registry = registry;
     m->arena = a;
     m->train = train;
+    m->mesh = st_mesh_single();
     rc = build(m, d);
     if (rc == ST_OK && d->errors > before) rc = ST_E_CONFIG;
     if (rc != ST_OK) {

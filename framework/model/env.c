@@ -337,8 +337,6 @@ static void layer_env(const model_part *p, st_env *e)
 
 void model_env(st_model *m, model_part *p, st_env *e)
 {
-    st_axis one = {1, 0};
-
     memset(e, 0, sizeof *e);
     e->size = sizeof *e;
     e->api = env_api();
@@ -357,7 +355,11 @@ void model_env(st_model *m, model_part *p, st_env *e)
     e->max_segments = st_shape_segments(&m->shape);
     e->rows = e->tokens = e->tokens_time = m->shape.tokens;
     e->media_caps = p->kind == ST_KIND_ENCODER ? &m->shape.caps : NULL;
-    e->data = e->context = e->tensor = e->expert = e->media = one;
+    e->data = m->mesh.data;
+    e->context = m->mesh.context;
+    e->tensor = m->mesh.tensor;
+    e->expert = m->mesh.expert;
+    e->media = m->mesh.media;
     if (p->stack) layer_env(p, e);
 }
 

@@ -149,14 +149,13 @@ static int zero_blocks(st_model *m, st_error *e)
 
 int st_model_open(st_model *m, st_error *e)
 {
-    st_mesh mesh = st_mesh_single();
     const st_kernels *kernels = NULL;
 
     if (m->opened) return ST_OK;
     ST_TRY(st_model_plan(m, e));
     ST_TRY(open_device(m, &kernels, e));
     ST_TRY(open_all_kernels(m, kernels, e));
-    ST_TRY(st_groups_open(&m->base->host, &m->comm_ops, m->comm.self, &mesh, m->device, &m->groups_open, e));
+    ST_TRY(st_groups_open(&m->base->host, &m->comm_ops, m->comm.self, &m->mesh, m->device, &m->groups_open, e));
     ST_TRY(model_alloc(m, e));
     model_start(m);
     model_queues(m);

@@ -199,6 +199,7 @@ struct st_model {
     run_queue queues[ST_LANES];
     st_event *lane_event[ST_LANES];
     st_device *device; char device_words[256];
+    st_mesh mesh;                  /* of the run; this version's has one rank                                  */
     st_groups *groups_open;
     st_error error;
     int32_t planned, allocated, opened;
@@ -222,6 +223,7 @@ int model_check_pattern(st_model *, st_diags *);
 int model_bind_recompute(st_model *, st_diags *);
 int model_check_symbols(st_model *, st_diags *);
 int model_make_layers(st_model *);
+int model_check_mesh(st_model *, st_diags *); /* may every part run on the mesh? */
 bool model_in_pattern(const st_model *, const model_part *);
 
 /* env.c */
@@ -274,6 +276,10 @@ st_tensor model_grad_of(st_step *, st_wid, float *beta);
 st_tensor model_cell(const st_model *, size_t at, int64_t n);
 void model_words(const st_model *, const model_part *, char *out, size_t n); /* "layer 3 (G, gated_delta_net)" */
 void model_queues(st_model *);
+
+/* collective.c */
+int model_collective(st_step *, uint32_t what, uint32_t group, const st_tensor *send, const st_tensor *recv);
+int model_exchange(st_step *, uint32_t group, const st_blocks *);
 
 /* services.c */
 int model_embed(st_step *, int32_t depth, const st_tensor *out);

@@ -9,7 +9,6 @@
 void model_start(st_model *m)
 {
     model_run *r = &m->run;
-    st_axis one = {1, 0};
 
     memset(&m->error, 0, sizeof m->error);
     memset(&r->now, 0, sizeof r->now);
@@ -22,11 +21,11 @@ void model_start(st_model *m)
                      .acc_dtype = m->acc_dtype,
                      .layer = -1,
                      .micros = 1,
-                     .data = one,
-                     .context = one,
-                     .tensor = one,
-                     .expert = one,
-                     .media = one};
+                     .data = m->mesh.data,
+                     .context = m->mesh.context,
+                     .tensor = m->mesh.tensor,
+                     .expert = m->mesh.expert,
+                     .media = m->mesh.media};
     r->m = m;
     r->launch = NULL;
     r->op_open = r->lanes = 0;
@@ -323,6 +322,7 @@ static int read_results(st_model *m, st_step_result *out, st_error *e)
     int rc;
 
     ST_TRY(m->be.sync(m->device, e));
+    ST_TRY(st_groups_check(m->groups_open, e));
     ST_TRY(read_loss(m, &sum, e));
     out->loss = out->trained ? sum / (double)out->trained : 0;
     if (!m->n_metrics) return ST_OK;

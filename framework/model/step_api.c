@@ -293,41 +293,6 @@ static void api_release(st_step *s, size_t mark)
     else model_fail(r->m, ST_E_INTERNAL, "releases a mark that is not its own");
 }
 
-/* ---- groups ---- */
-
-/* A group of one rank: a copy. The group must exist all the same. */
-static int api_collective(st_step *s, uint32_t what, uint32_t group, const st_tensor *send, const st_tensor *recv)
-{
-    model_run *r = run_of(s);
-    st_error e = {0};
-
-    if (s->status != ST_OK) return s->status;
-    if (what < ST_ALL_GATHER || what > ST_ALL_TO_ALL)
-        return model_fail(r->m, ST_E_INTERNAL, "collective %u does not exist", what);
-    if (group == ST_G_NONE || group >= ST_G_COUNT)
-        return model_fail(r->m, ST_E_COMM, "group %s does not exist in this run", st_group_name(group));
-    if (!r->planning && !st_groups_get(r->m->groups_open, group, &e)) return model_fail(r->m, e.code, "%s", e.message);
-    if (send->data == recv->data)
-        return what == ST_ALL_REDUCE || what == ST_ALL_REDUCE_MAX
-                   ? ST_OK
-                   : model_fail(r->m, ST_E_SHAPE, "send and recv are the same memory");
-    return ST_OP(s, copy, send, recv);
-}
-
-static int api_exchange(st_step *s, uint32_t group, const st_blocks *b)
-{
-    model_run *r = run_of(s);
-    st_error e = {0};
-    st_comm *c;
-
-    if (s->status != ST_OK || r->planning) return s->status;
-    c = st_groups_get(r->m->groups_open, group, &e);
-    if (!c) return model_fail(r->m, e.code, "%s", e.message);
-    if (!r->m->comm_ops.exchange)
-        return model_fail(r->m, ST_E_UNSUPPORTED, "comm %s has no exchange", r->m->comm.plugin->name);
-    return ST_LAUNCH(s, "exchange", r->m->comm_ops.exchange(c, s->q, b));
-}
-
 /* ---- lanes ---- */
 
 static int wait_for(st_model *m, int32_t waits, int32_t on)
@@ -464,8 +429,8 @@ const st_step_api *model_step_api(void)
         .section = api_section,
         .linear = model_linear,
         .linear_bwd = model_linear_bwd,
-        .collective = api_collective,
-        .exchange = api_exchange,
+        .collective = model_collective,
+        .exchange = model_exchange,
         .lane = api_lane,
         .begin = api_begin,
         .end = api_end,

@@ -34,6 +34,43 @@ static int check_shape(const st_weight *w, const char *path, st_error *e)
     return ST_OK;
 }
 
+/* n elements in units over the ranks of a group: whole units, and as many for every rank or one for neighbours. */
+static int check_cut(const st_mesh *mesh, uint32_t group, int64_t n, int64_t unit, const char *path, const char *what,
+                     st_error *e)
+{
+    int64_t ranks = st_mesh_size(mesh, group), units;
+
+    if (group == ST_G_NONE) return ST_OK;
+    if (group != ST_G_TENSOR && group != ST_G_EXPERT)
+        return st_fail(e, ST_E_INTERNAL, "weight %s, %s: cut over group %s", path, what, st_group_name(group));
+    if (unit < 1 || n % unit)
+        return st_fail(e, ST_E_CONFIG, "weight %s, %s: %lld is no multiple of its unit %lld", path, what, (long long)n,
+                       (long long)unit);
+    units = n / unit;
+    if (ranks < 1 || (units % ranks && ranks % units))
+        return st_fail(e, ST_E_CONFIG,
+                       "weight %s, %s: %lld units of %lld do not divide over the %lld ranks of group %s", path, what,
+                       (long long)units, (long long)unit, (long long)ranks, st_group_name(group));
+    return ST_OK;
+}
+
+static int check_cuts(const st_mesh *mesh, const st_weight *w, const char *path, st_error *e)
+{
+    char what[80];
+
+    for (int i = 0; i < w->nd; i++) {
+        snprintf(what, sizeof what, "dimension %d", i);
+        if (w->n_sec && i == w->sec_dim) continue;
+        ST_TRY(check_cut(mesh, w->cut[i], w->dim[i], w->unit[i] ? w->unit[i] : 1, path, what, e));
+    }
+    for (int i = 0; i < w->n_sec; i++) {
+        if (!w->sec[i].cut) continue;
+        snprintf(what, sizeof what, "section %.60s", w->sec[i].name);
+        ST_TRY(check_cut(mesh, w->cut[w->sec_dim], w->sec[i].n, w->sec[i].unit, path, what, e));
+    }
+    return ST_OK;
+}
+
 static int check_init(const st_weight *w, const char *path, st_error *e)
 {
     if (w->init < ST_INIT_ZERO || w->init > ST_INIT_SOFTPLUS_INV)
@@ -95,7 +132,9 @@ st_wid model_declare(st_model *m, model_part *p, const st_weight *given, st_erro
     for (int32_t i = 0; i < m->n_weights; i++)
         if (!strcmp(m->weights[i]->pub.path, path))
             return st_fail(e, ST_E_INTERNAL, "weight %s is declared twice", path), -1;
-    if (check_shape(&w, path, e) != ST_OK || check_init(&w, path, e) != ST_OK) return -1;
+    if (check_shape(&w, path, e) != ST_OK || check_cuts(&m->mesh, &w, path, e) != ST_OK ||
+        check_init(&w, path, e) != ST_OK)
+        return -1;
     if (!add_weight(m, p, &w, name, path)) return st_fail(e, ST_E_NOMEM, "no memory for weights"), -1;
     return m->n_weights - 1;
 }

@@ -21,6 +21,40 @@ const char *st_group_name(uint32_t group)
     return group < ST_G_COUNT ? names[group] : "unknown";
 }
 
+int32_t st_mesh_size(const st_mesh *m, uint32_t group)
+{
+    switch (group) {
+    case ST_G_DATA: return m->data.size;
+    case ST_G_CONTEXT: return m->context.size;
+    case ST_G_TENSOR: return m->tensor.size;
+    case ST_G_EXPERT: return m->expert.size;
+    case ST_G_MEDIA: return m->media.size;
+    case ST_G_TOKENS: return m->data.size * m->context.size;
+    default: return 0;
+    }
+}
+
+int st_mesh_allows(const st_mesh *m, const st_plugin *p, st_error *e)
+{
+    static const struct {
+        uint64_t cap;
+        uint32_t group;
+        const char *name;
+    } need[] = {{ST_CAP_TENSOR, ST_G_TENSOR, "ST_CAP_TENSOR"},
+                {ST_CAP_CONTEXT, ST_G_CONTEXT, "ST_CAP_CONTEXT"},
+                {ST_CAP_EXPERT, ST_G_EXPERT, "ST_CAP_EXPERT"}};
+
+    for (size_t i = 0; i < ST_COUNT(need); i++) {
+        int32_t ranks = st_mesh_size(m, need[i].group);
+        if (ranks <= 1 || p->caps & need[i].cap) continue;
+        st_fail(e, ST_E_UNSUPPORTED, "plugin %s cannot run with the %d ranks of group %s: it lacks %s", p->name, ranks,
+                st_group_name(need[i].group), need[i].name);
+        st_error_hint(e, "a %s group of one rank, or another plugin", st_group_name(need[i].group));
+        return ST_E_UNSUPPORTED;
+    }
+    return ST_OK;
+}
+
 /* A single process needs no meeting point: it gathers from itself. */
 static int gather_alone(void *ctx, const void *send, void *recv, size_t bytes)
 {
@@ -33,21 +67,16 @@ static int gather_alone(void *ctx, const void *send, void *recv, size_t bytes)
 static int open_groups(st_groups *g, const st_host *host, void *self, const st_mesh *mesh, st_device *device,
                        st_error *e)
 {
-    const int32_t size[ST_G_COUNT] = {0,
-                                      mesh->data.size,
-                                      mesh->context.size,
-                                      mesh->tensor.size,
-                                      mesh->expert.size,
-                                      mesh->media.size,
-                                      mesh->data.size * mesh->context.size};
     st_bootstrap alone = {sizeof alone, 0, 1, 0, NULL, gather_alone};
     int rc = g->ops->open(self, host, &alone, device, &g->world, e);
 
     if (rc != ST_OK) return st_fail(e, rc, "the transport did not open");
     for (uint32_t i = ST_G_DATA; i < ST_G_COUNT; i++) {
-        if (size[i] != 1)
+        int32_t ranks = st_mesh_size(mesh, i);
+        if (ranks > 1)
             return st_fail(e, ST_E_UNSUPPORTED, "group %s of %d ranks: this process runs alone", st_group_name(i),
-                           size[i]);
+                           ranks);
+        if (ranks < 1) continue; /* whoever asks for it is refused */
         rc = g->ops->split(g->world, 0, 0, &g->of[i], e);
         if (rc != ST_OK) return st_fail(e, rc, "group %s was not made", st_group_name(i));
     }

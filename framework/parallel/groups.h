@@ -13,11 +13,14 @@ typedef struct st_mesh { st_axis data, context, tensor, expert, media; } st_mesh
 
 st_mesh st_mesh_single(void); /* one rank, member of every group */
 const char *st_group_name(uint32_t group); /* "tensor" */
+int32_t st_mesh_size(const st_mesh *, uint32_t group); /* ranks of a group; 0: it does not exist */
+/* A plugin runs with a group of more than one rank only if it says so (ST_CAP_TENSOR, _CONTEXT, _EXPERT). */
+int st_mesh_allows(const st_mesh *, const st_plugin *, st_error *);
 /* Opens the transport and makes every group of the mesh. ops, self: an instance of a comm plugin. */
 int st_groups_open(const st_host *, const st_comm_ops *, void *self, const st_mesh *, st_device *, st_groups **,
                    st_error *);
 void st_groups_close(st_groups *);
 /* The communicator of a group; NULL and an error that names the group when it was not made. */
 st_comm *st_groups_get(const st_groups *, uint32_t group, st_error *);
-int st_groups_check(const st_groups *, st_error *); /* asynchronous errors of the transport */
+int st_groups_check(const st_groups *, st_error *); /* asynchronous errors of the transport; never waits */
 #endif

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-model_tests = tests/model/test_build tests/model/test_family tests/model/test_images tests/model/test_older tests/model/test_step
+model_tests = tests/model/test_build tests/model/test_family tests/model/test_groups tests/model/test_images tests/model/test_older \
+  tests/model/test_step
 model_fixture = tests/model/fixture.c tests/model/fixture.h
 if HAVE_CMOCKA
 check_PROGRAMS += $(model_tests)
@@ -10,6 +11,9 @@ tests_model_test_build_LDADD = $(TEST_LIBS)
 tests_model_test_family_SOURCES = tests/model/test_family.c $(model_fixture)
 tests_model_test_family_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_model_test_family_LDADD = $(TEST_LIBS)
+tests_model_test_groups_SOURCES = tests/model/test_groups.c $(model_fixture)
+tests_model_test_groups_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_model_test_groups_LDADD = $(TEST_LIBS)
 tests_model_test_images_SOURCES = tests/model/test_images.c $(model_fixture)
 tests_model_test_images_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_model_test_images_LDADD = $(TEST_LIBS)
@@ -23,8 +27,16 @@ endif
 
 # Plugins for these tests alone, never installed; their manifests lie beside the sources.
 MODEL_PART_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
-EXTRA_DIST += tests/model/parts/older.ini tests/model/parts/older_head.ini
-check_LTLIBRARIES += tests/model/parts/older.la tests/model/parts/older_head.la
+EXTRA_DIST += tests/model/parts/grouped.ini tests/model/parts/older.ini tests/model/parts/older_head.ini \
+  tests/model/parts/scaling.ini
+check_LTLIBRARIES += tests/model/parts/grouped.la tests/model/parts/older.la tests/model/parts/older_head.la \
+  tests/model/parts/scaling.la
+tests_model_parts_grouped_la_SOURCES = tests/model/parts/grouped.c
+tests_model_parts_grouped_la_CPPFLAGS = $(AM_CPPFLAGS)
+tests_model_parts_grouped_la_LDFLAGS = $(MODEL_PART_LDFLAGS)
+tests_model_parts_scaling_la_SOURCES = tests/model/parts/scaling.c
+tests_model_parts_scaling_la_CPPFLAGS = $(AM_CPPFLAGS)
+tests_model_parts_scaling_la_LDFLAGS = $(MODEL_PART_LDFLAGS)
 tests_model_parts_older_la_SOURCES = tests/model/parts/older.c
 tests_model_parts_older_la_CPPFLAGS = $(AM_CPPFLAGS)
 tests_model_parts_older_la_LDFLAGS = $(MODEL_PART_LDFLAGS)

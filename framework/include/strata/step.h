@@ -117,7 +117,7 @@ ST_FN int st_status(const st_step *s) { return s->status; }
 #define ST_KERNELS(s, T) ((const T *)(s)->kernels)
 /* The way to start anything that is not a backend op: ST_LAUNCH(s, "gdn_rule", k->rule(s->q, &args)). The call is not evaluated
  * while planning or after a failure. The name is static; profiles and errors show it. */
-#define ST_LAUNCH(s, name, call) ((s)->api->begin((s), (name)) ? (s)->api->end((s), (call)) : (s)->status)
+#define ST_LAUNCH(s, name, call) ((s)->api->end((s), (s)->api->begin((s), (name)) ? (call) : (s)->status))
 
 /* Memory: 256-byte aligned, uninitialised unless zeroed, the same address in every step.
  * scratch lives until this call returns, or until st_release(mark taken before it): for loops inside one call.

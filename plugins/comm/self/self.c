@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* comm self: collectives over one rank. Every one of them is then a copy, made at once by the calling thread, so
- * memory must be host memory (the cpu backend's is). A run on one rank of another device calls no collectives at all.
+ * memory must be host memory (the cpu backend's is); another device needs a comm of its own, also for one rank.
  *
  * It takes part wherever a group is passed: sizes, types and ranks are checked as a real transport would, so a wrong
  * call is found on one rank already. While planning nothing is read or written. */

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model/collective.c - collectives of a step, over the groups of the run's comm plugin. A group must exist, while
+ * planning too; one of a single rank is called like any other. */
+#include "model/private.h"
+
+static model_run *run_of(st_step *s) { return (model_run *)(void *)s; }
+
+/* While planning nothing is open: then the mesh says what there will be. */
+static int find_group(model_run *r, uint32_t group, int32_t *ranks, st_comm **comm)
+{
+    st_error e = {0};
+
+    *comm = NULL;
+    *ranks = st_mesh_size(&r->m->mesh, group);
+    if (*ranks < 1) return model_fail(r->m, ST_E_COMM, "group %s does not exist in this run", st_group_name(group));
+    if (r->planning) return ST_OK;
+    *comm = st_groups_get(r->m->groups_open, group, &e);
+    return *comm ? ST_OK : model_fail(r->m, e.code, "%s", e.message);
+}
+
+/* Elements of a tensor that lies in one piece; -1: it does not, or is absent. */
+static int64_t elements(const st_tensor *t)
+{
+    int64_t n = 1;
+
+    if (!t || !t->data) return -1;
+    for (int i = t->nd; i-- > 0;) {
+        if (t->dim[i] > 1 && t->stride[i] != n) return -1;
+        n *= t->dim[i];
+    }
+    return n;
+}
+
+/* What the transport counts by: elements of one rank's block, or of the whole for a reduction. -1: wrong sizes. */
+static int64_t count_of(uint32_t what, int32_t ranks, int64_t send, int64_t recv)
+{
+    switch (what) {
+    case ST_ALL_GATHER: return recv == ranks * send ? send : -1;
+    case ST_REDUCE_SCATTER: return send == ranks * recv ? recv : -1;
+    case ST_ALL_TO_ALL: return send == recv && send % ranks == 0 ? send / ranks : -1;
+    default: return send == recv ? send : -1;
+    }
+}
+
+static int launch(model_run *r, uint32_t what, st_comm *c, const st_tensor *send, const st_tensor *recv, int64_t n)
+{
+    const st_comm_ops *ops = &r->m->comm_ops;
+    const st_queue *q = r->s.q;
+
+    switch (what) {
+    case ST_ALL_GATHER: return ops->all_gather(c, q, send->data, recv->data, n, send->dtype);
+    case ST_REDUCE_SCATTER: return ops->reduce_scatter(c, q, send->data, recv->data, n, send->dtype, ST_SUM);
+    case ST_ALL_TO_ALL: return ops->all_to_all(c, q, send->data, recv->data, n, send->dtype);
+    default:
+        return ops->all_reduce(c, q, send->data, recv->data, n, send->dtype,
+                               what == ST_ALL_REDUCE_MAX ? ST_MAX : ST_SUM);
+    }
+}
+
+int model_collective(st_step *s, uint32_t what, uint32_t group, const st_tensor *send, const st_tensor *recv)
+{
+    static const char *const names[] = {"",           "all_gather",     "reduce_scatter",
+                                        "all_reduce", "all_reduce_max", "all_to_all"};
+    model_run *r = run_of(s);
+    int64_t n_send = elements(send), n_recv = elements(recv), n;
+    int reduces = what == ST_ALL_REDUCE || what == ST_ALL_REDUCE_MAX;
+    int32_t ranks;
+    st_comm *comm;
+
+    if (s->status != ST_OK) return s->status;
+    if (what < ST_ALL_GATHER || what > ST_ALL_TO_ALL)
+        return model_fail(r->m, ST_E_INTERNAL, "collective %u does not exist", what);
+    ST_TRY(find_group(r, group, &ranks, &comm));
+    if (n_send < 0 || n_recv < 0)
+        return model_fail(r->m, ST_E_SHAPE, "%s: %s is absent or does not lie in one piece", names[what],
+                          n_send < 0 ? "send" : "recv");
+    if (send->dtype != recv->dtype)
+        return model_fail(r->m, ST_E_SHAPE, "%s: send is of type %d, recv of type %d", names[what], send->dtype,
+                          recv->dtype);
+    if (send->data == recv->data && !reduces)
+        return model_fail(r->m, ST_E_SHAPE, "%s: send and recv are the same memory", names[what]);
+    n = count_of(what, ranks, n_send, n_recv);
+    if (n < 0)
+        return model_fail(r->m, ST_E_SHAPE, "%s over the %d ranks of group %s: send has %lld elements, recv %lld",
+                          names[what], ranks, st_group_name(group), (long long)n_send, (long long)n_recv);
+    return ST_LAUNCH(s, names[what], launch(r, what, comm, send, recv, n));
+}
+
+int model_exchange(st_step *s, uint32_t group, const st_blocks *b)
+{
+    model_run *r = run_of(s);
+    int32_t ranks;
+    st_comm *comm;
+
+    if (s->status != ST_OK) return s->status;
+    ST_TRY(find_group(r, group, &ranks, &comm));
+    return ST_LAUNCH(s, "exchange", r->m->comm_ops.exchange(comm, s->q, b));
+}
