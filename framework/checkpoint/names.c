@@ -173,21 +173,39 @@ static void tell_oddities(const load *l, st_log *log)
                      held);
 }
 
-int st_checkpoint_load_hf(const char *dir, st_model *m, st_log *log, st_error *e)
+static int load_all(const st_shards *file, const char *dir, st_model *m, st_log *log, st_error *e)
 {
     const st_model_weight *const *weights;
-    int n_weights = st_model_weights(m, &weights), rc;
-    load l = {.dir = dir};
-    st_shards *file;
+    int n_weights = st_model_weights(m, &weights);
+    load l = {.file = file, .dir = dir};
 
     l.n = st_model_file_names(m, "hf", &l.names);
     if (l.n < 0) return st_fail(e, l.n, "weights cannot be named as files do: %s", st_code_name(l.n));
+    ST_TRY(check_left_over(&l, e));
+    tell_oddities(&l, log);
+    for (int32_t i = 0; i < n_weights; i++)
+        if (!(weights[i]->flags & ST_W_CONST)) ST_TRY(load_weight(&l, m, i, weights[i], e));
+    return ST_OK;
+}
+
+int st_checkpoint_load_hf(const char *dir, st_model *m, st_log *log, st_error *e)
+{
+    st_shards *file;
+    int rc;
+
     ST_TRY(st_shards_open(dir, &file, e));
-    l.file = file;
-    rc = check_left_over(&l, e);
-    if (rc == ST_OK) tell_oddities(&l, log);
-    for (int32_t i = 0; i < n_weights && rc == ST_OK; i++)
-        if (!(weights[i]->flags & ST_W_CONST)) rc = load_weight(&l, m, i, weights[i], e);
+    rc = load_all(file, dir, m, log, e);
+    st_shards_close(file);
+    return rc;
+}
+
+int st_checkpoint_load_hf_files(const char *const *paths, int n, st_model *m, st_log *log, st_error *e)
+{
+    st_shards *file;
+    int rc;
+
+    ST_TRY(st_shards_open_files(paths, n, &file, e));
+    rc = load_all(file, paths[0], m, log, e);
     st_shards_close(file);
     return rc;
 }

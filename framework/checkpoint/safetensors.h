@@ -26,6 +26,8 @@ int st_tensor_to_f64(const st_file_tensor *, double *out, st_error *);
  * model.safetensors.index.json. All shards are opened and compared with the index before anything is given out. */
 typedef struct st_shards st_shards;
 int st_shards_open(const char *path, st_shards **, st_error *);        /* folder, .safetensors or .index.json */
+/* Whole files that together are a model, without an index; a tensor in two of them is refused. */
+int st_shards_open_files(const char *const *paths, int n, st_shards **, st_error *);
 void st_shards_close(st_shards *);
 int st_shards_list(const st_shards *, const st_file_tensor *const **);
 const st_file_tensor *st_shards_find(const st_shards *, const char *name);

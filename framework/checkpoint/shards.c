@@ -167,13 +167,15 @@ static int read_index(st_shards *s, const char *path, json_t **root, st_error *e
 
 /* ---- opening ---- */
 
-static int open_single(st_shards *s, const char *path, st_error *e)
+static int open_files(st_shards *s, const char *const *paths, int n, st_error *e)
 {
-    s->file = st_arena_alloc(s->arena, sizeof *s->file);
-    if (!s->file) return st_fail(e, ST_E_NOMEM, "%s: no memory", path);
-    s->file[0].name = s->file[0].path = st_arena_strdup(s->arena, path);
-    ST_TRY(st_tensors_open(path, &s->file[0].open, e));
-    s->n_files = 1;
+    s->file = st_arena_alloc(s->arena, (size_t)n * sizeof *s->file);
+    if (!s->file) return st_fail(e, ST_E_NOMEM, "%s: no memory", paths[0]);
+    for (int i = 0; i < n; i++) {
+        s->file[i].name = s->file[i].path = st_arena_strdup(s->arena, paths[i]);
+        ST_TRY(st_tensors_open(paths[i], &s->file[i].open, e));
+        s->n_files++;
+    }
     return ST_OK;
 }
 
@@ -217,32 +219,61 @@ static int collect(st_shards *s, const char *path, st_error *e)
     }
     qsort(s->list, (size_t)s->n, sizeof *s->list, by_name);
     for (int32_t i = 0; i < s->n; i++) s->tensors[i] = s->list[i].tensor;
+    for (int32_t i = 1; i < s->n; i++)
+        if (!by_name(&s->list[i - 1], &s->list[i]))
+            return bad(e, s->list[i].file, NULL, "tensor '%.96s' is also in %.160s", s->list[i].tensor->name,
+                       s->list[i - 1].file);
     return ST_OK;
+}
+
+static int create(const char *path, st_shards **out, st_error *e)
+{
+    st_shards *s = *out = calloc(1, sizeof *s);
+
+    if (s && (s->arena = st_arena_create(0))) return ST_OK;
+    free(s);
+    *out = NULL;
+    return st_fail(e, ST_E_NOMEM, "%s: no memory to open it", path);
+}
+
+/* What could not be opened as a whole is closed. */
+static int deliver(st_shards *s, int rc, st_shards **out)
+{
+    if (rc != ST_OK) st_shards_close(s);
+    *out = rc == ST_OK ? s : NULL;
+    return rc;
 }
 
 int st_shards_open(const char *path, st_shards **out, st_error *e)
 {
     static const char suffix[] = ".index.json";
-    st_shards *s = calloc(1, sizeof *s);
+    st_shards *s;
     const char *file;
     json_t *root = NULL;
     int rc;
 
     *out = NULL;
-    if (!s || !(s->arena = st_arena_create(0))) {
-        free(s);
-        return st_fail(e, ST_E_NOMEM, "%s: no memory to open it", path);
-    }
+    ST_TRY(create(path, &s, e));
     ST_TRY_GOTO(rc, choose(s, path, &file, e), done);
     size_t n = strlen(file);
     if (n >= sizeof suffix && !strcmp(file + n - (sizeof suffix - 1), suffix)) rc = read_index(s, file, &root, e);
-    else rc = open_single(s, file, e);
+    else rc = open_files(s, &file, 1, e);
     if (rc == ST_OK) rc = collect(s, path, e);
 done:
     json_decref(root);
-    if (rc != ST_OK) st_shards_close(s);
-    else *out = s;
-    return rc;
+    return deliver(s, rc, out);
+}
+
+int st_shards_open_files(const char *const *paths, int n, st_shards **out, st_error *e)
+{
+    st_shards *s;
+    int rc;
+
+    *out = NULL;
+    ST_TRY(create(paths[0], &s, e));
+    rc = open_files(s, paths, n, e);
+    if (rc == ST_OK) rc = collect(s, paths[0], e);
+    return deliver(s, rc, out);
 }
 
 void st_shards_close(st_shards *s)
