@@ -8,13 +8,12 @@
 #include <string.h>
 
 /* The gates: what f64 must reach, and f32 (a curve amplifies rounding by 1e5 in twenty steps, so f32 compares its start only). */
-static double gate64(const st_parity *p) { return st_parity_stored_f32(p) ? 1e-6 : 1e-9; }
-#define GATE(p, f32_gate) ((p)->type == ST_PARITY_F64 ? gate64(p) : (f32_gate))
+double st_parity_gate(const st_parity *p, double f32_gate)
+{
+    return p->type != ST_PARITY_F64 ? f32_gate : st_parity_stored_f32(p) ? 1e-6 : 1e-9;
+}
 #define VISION_F32 1e-5
 #define HIDDEN_F32 5e-5
-#define LOGITS_F32 5e-5
-#define LOSS_F32 5e-6
-#define GRADIENT_F32 1e-3
 #define CURVE_F64 1e-7
 #define CURVE_F32 1e-4
 #define CURVE_F32_STEPS 3
@@ -54,7 +53,7 @@ json_t *st_parity_json(st_parity *p, const char *name, st_error *e)
     return j;
 }
 
-static int write_spec(st_parity *p, const st_parity_samples *s, json_t *train, st_buf *text, st_error *e)
+int st_parity_model_spec(st_parity *p, const st_parity_samples *s, json_t *train, st_buf *text, st_error *e)
 {
     json_t *betas = json_object_get(train, "betas");
 
@@ -126,7 +125,8 @@ static int compare_hidden(st_parity *p, const st_parity_samples *s, const seen *
             snprintf(key, sizeof key, "s%d.hidden.%lld", i, (long long)l);
             ST_TRY(st_parity_need(p, key, &want, &n, e));
             if (!from || n != s->at[i].n * v->width) return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, the model made %lld", p->dir, key, (long long)n, (long long)(s->at[i].n * v->width));
-            ST_TRY(st_parity_compare(p, key, want, from + s->first[i] * v->width, n, ST_BY_NORM, GATE(p, HIDDEN_F32), e));
+            ST_TRY(st_parity_compare(p, key, want, from + s->first[i] * v->width, n, ST_BY_NORM,
+                                     st_parity_gate(p, HIDDEN_F32), e));
         }
     }
     return ST_OK;
@@ -144,7 +144,7 @@ static int compare_vision(st_parity *p, const st_parity_samples *s, const seen *
         ST_TRY(st_parity_get(p, key, &want, &n, NULL, e));
         if (!want) continue;
         if (at + n > v->feature_count) return st_fail(e, ST_E_SHAPE, "%s: %s needs %lld values behind %lld, the encoder made %lld", p->dir, key, (long long)n, (long long)at, (long long)v->feature_count);
-        ST_TRY(st_parity_compare(p, key, want, v->features + at, n, ST_BY_NORM, GATE(p, VISION_F32), e));
+        ST_TRY(st_parity_compare(p, key, want, v->features + at, n, ST_BY_NORM, st_parity_gate(p, VISION_F32), e));
         at += n;
     }
     return ST_OK;
@@ -160,8 +160,8 @@ static int find_weight(const st_model *m, const char *path)
     return -1;
 }
 
-/* The model never makes logits as a whole, so they are made here from the final state, in the run's precision. */
-static void make_logits(const st_parity *p, const double *h, const double *w, int64_t rows, int64_t vocab, int64_t width, double *out)
+static void multiply(const st_parity *p, const double *h, const double *w, int64_t rows, int64_t vocab, int64_t width,
+                     double *out)
 {
     for (int64_t t = 0; t < rows; t++) {
         for (int64_t o = 0; o < vocab; o++) {
@@ -177,18 +177,26 @@ static void make_logits(const st_parity *p, const double *h, const double *w, in
     }
 }
 
-static int compare_logits(st_parity *p, const st_parity_samples *s, st_model *m, const seen *v, st_error *e)
+int st_parity_logits(st_parity *p, st_model *m, const double *h, int64_t rows, double *out, st_error *e)
 {
     int head = find_weight(m, "lm_head");
-    int64_t vocab = st_model_vocab(m);
-    double *w, *got;
+    int64_t vocab = st_model_vocab(m), width = st_model_hidden(m);
+    double *w = ST_NEW_N(p->arena, double, vocab * width);
 
     if (head < 0) head = find_weight(m, "embed");
-    w = ST_NEW_N(p->arena, double, vocab * v->width);
-    got = ST_NEW_N(p->arena, double, s->tokens * vocab);
-    if (head < 0 || !w || !got) return st_fail(e, ST_E_NOMEM, "no memory for the logits of %s", p->dir);
+    if (head < 0 || !w) return st_fail(e, ST_E_NOMEM, "no memory for the logits of %s", p->dir);
     ST_TRY(st_model_read(m, head, ST_READ_WEIGHT, w, e));
-    make_logits(p, v->final, w, s->tokens, vocab, v->width, got);
+    multiply(p, h, w, rows, vocab, width, out);
+    return ST_OK;
+}
+
+static int compare_logits(st_parity *p, const st_parity_samples *s, st_model *m, const seen *v, st_error *e)
+{
+    int64_t vocab = st_model_vocab(m);
+    double *got = ST_NEW_N(p->arena, double, s->tokens * vocab);
+
+    if (!got) return st_fail(e, ST_E_NOMEM, "no memory for the logits of %s", p->dir);
+    ST_TRY(st_parity_logits(p, m, v->final, s->tokens, got, e));
     for (int32_t i = 0; i < s->n; i++) {
         char key[64];
         double *want;
@@ -196,7 +204,8 @@ static int compare_logits(st_parity *p, const st_parity_samples *s, st_model *m,
         snprintf(key, sizeof key, "s%d.logits", i);
         ST_TRY(st_parity_need(p, key, &want, &n, e));
         if (n != s->at[i].n * vocab) return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, not %lld", p->dir, key, (long long)n, (long long)(s->at[i].n * vocab));
-        ST_TRY(st_parity_compare(p, key, want, got + s->first[i] * vocab, n, ST_BY_NORM, GATE(p, LOGITS_F32), e));
+        ST_TRY(st_parity_compare(p, key, want, got + s->first[i] * vocab, n, ST_BY_NORM,
+                                 st_parity_gate(p, ST_PARITY_LOGITS_F32), e));
     }
     return ST_OK;
 }
@@ -215,7 +224,7 @@ static int compare_losses(st_parity *p, const st_parity_samples *s, const double
             count++;
         }
         got = count ? got / (double)count : 0;
-        ST_TRY(st_parity_compare(p, key, want, &got, 1, ST_BY_NORM, GATE(p, LOSS_F32), e));
+        ST_TRY(st_parity_compare(p, key, want, &got, 1, ST_BY_NORM, st_parity_gate(p, ST_PARITY_LOSS_F32), e));
     }
     return ST_OK;
 }
@@ -246,7 +255,7 @@ static int compare_forward(st_parity *p, const st_parity_samples *s, st_model *m
 
 /* ---- gradients ---- */
 
-static int compare_gradient(st_parity *p, st_model *m, const st_file_name *f, st_error *e)
+int st_parity_gradient(st_parity *p, st_model *m, const st_file_name *f, int needed, st_error *e)
 {
     const st_model_weight *const *weights;
     char *key = st_arena_printf(p->arena, "grad.%s", f->file_name);
@@ -256,14 +265,15 @@ static int compare_gradient(st_parity *p, st_model *m, const st_file_name *f, st
     (void)st_model_weights(m, &weights);
     const st_model_weight *w = weights[f->weight];
     if (!key) return st_fail(e, ST_E_NOMEM, "no memory to compare the gradient of %s", w->path);
-    ST_TRY(st_parity_need(p, key, &want, &n, e));
+    ST_TRY(needed ? st_parity_need(p, key, &want, &n, e) : st_parity_get(p, key, &want, &n, NULL, e));
+    if (!want) return ST_OK;
     whole = ST_NEW_N(p->arena, double, w->count);
     part = ST_NEW_N(p->arena, double, w->count);
     if (!whole || !part) return st_fail(e, ST_E_NOMEM, "no memory to compare %s", key);
     ST_TRY(st_model_read(m, f->weight, ST_READ_GRAD, whole, e));
     if (n != st_weight_part_count(w, f)) return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, weight %s has %lld there", p->dir, key, (long long)n, w->path, (long long)st_weight_part_count(w, f));
     st_weight_part(w, f, whole, part, ST_PART_OUT);
-    return st_parity_compare(p, key, want, part, n, ST_BY_NORM, GATE(p, GRADIENT_F32), e);
+    return st_parity_compare(p, key, want, part, n, ST_BY_NORM, st_parity_gate(p, ST_PARITY_GRADIENT_F32), e);
 }
 
 static int compare_gradients(st_parity *p, const st_parity_samples *s, st_model *m, st_error *e)
@@ -276,11 +286,11 @@ static int compare_gradients(st_parity *p, const st_parity_samples *s, st_model 
 
     ST_TRY(st_model_gradients(m, rows, 1, &r, e));
     ST_TRY(st_parity_need(p, "loss", &want, NULL, e));
-    ST_TRY(st_parity_compare(p, "loss", want, &r.loss, 1, ST_BY_NORM, GATE(p, LOSS_F32), e));
+    ST_TRY(st_parity_compare(p, "loss", want, &r.loss, 1, ST_BY_NORM, st_parity_gate(p, ST_PARITY_LOSS_F32), e));
     ST_TRY(st_parity_need(p, "ntok", &want, NULL, e));
     got = (double)r.trained;
     ST_TRY(st_parity_compare(p, "ntok", want, &got, 1, ST_BY_MAX, 0, e));
-    for (int i = 0; i < n; i++) ST_TRY(compare_gradient(p, m, &names[i], e));
+    for (int i = 0; i < n; i++) ST_TRY(st_parity_gradient(p, m, &names[i], 1, e));
     return ST_OK;
 }
 
@@ -374,7 +384,7 @@ static int compare_training(st_parity *p, const st_parity_samples *s, json_t *me
     curve c[2] = {{.n = p->type == ST_PARITY_F64 ? steps : CURVE_F32_STEPS < steps ? CURVE_F32_STEPS : steps}};
     st_error e = {0};
     st_buf text = {0};
-    int rc = steps ? write_spec(p, s, train, &text, &e) : st_fail(&e, ST_E_DATA, "%s: meta.json has an empty curve %s", p->dir, key);
+    int rc = steps ? st_parity_model_spec(p, s, train, &text, &e) : st_fail(&e, ST_E_DATA, "%s: meta.json has an empty curve %s", p->dir, key);
 
     c[1].n = c[0].n;
     for (int i = 0; i < 1 + amplifies && rc == ST_OK; i++) {
@@ -396,7 +406,7 @@ static int run_case(st_parity *p, json_t *meta, st_parity_samples *s, st_parity_
     st_buf text = {0};
     int rc = st_parity_samples_read(p, s, &e);
 
-    if (rc == ST_OK) rc = write_spec(p, s, NULL, &text, &e);
+    if (rc == ST_OK) rc = st_parity_model_spec(p, s, NULL, &text, &e);
     if (rc == ST_OK && (rc = open_loaded(p, text.data, pm, d)) == ST_OK) {
         rc = st_parity_samples_pack(p, s, pm->model, &e);
         if (rc == ST_OK) rc = compare_forward(p, s, pm->model, &e);

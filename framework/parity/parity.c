@@ -30,10 +30,11 @@ static case_fn choose(st_parity *p, int *types)
     return NULL;
 }
 
-static int open_io(st_parity *p, st_error *e)
+static int open_io(st_parity *p, const char *name, st_error *e)
 {
-    char *path = st_path_join(p->arena, p->dir, "io.safetensors");
+    char *path = st_path_join(p->arena, p->dir, name);
 
+    p->io_name = name;
     if (!path) return st_fail(e, ST_E_NOMEM, "no memory for a path");
     if (!st_path_exists(path)) return ST_OK;
     ST_TRY(st_tensors_open(path, &p->io, e));
@@ -42,11 +43,28 @@ static int open_io(st_parity *p, st_error *e)
     return p->read ? ST_OK : st_fail(e, ST_E_NOMEM, "no memory for %d keys", p->n_io);
 }
 
+/* config.json describes no multi-token-prediction depths, so the same model is run again with them. */
+static int run_depths(st_parity *p, st_diags *d)
+{
+    st_parity q = {.base = p->base, .registry = p->registry, .dir = p->dir, .arena = p->arena, .out = p->out};
+    st_error e = {0};
+    int rc = open_io(&q, "mtp_io.safetensors", &e);
+
+    q.title = st_path_join(p->arena, p->dir, q.io_name);
+    if (rc == ST_OK && !q.title) rc = st_fail(&e, ST_E_NOMEM, "no memory for a path");
+    if (rc != ST_OK) st_diags_add(d, &e, NULL, false);
+    for (q.type = 0; q.type < ST_PARITY_TYPES && rc == ST_OK; q.type++) rc = st_parity_mtp_case(p, &q, d);
+    if (rc == ST_OK) st_parity_print(&q);
+    p->failed += q.failed;
+    if (q.io) st_tensors_close(q.io);
+    return rc;
+}
+
 static int run_folder(st_parity *p, st_diags *d)
 {
     st_error e = {0};
     case_fn run;
-    int types, rc = open_io(p, &e);
+    int types, rc = open_io(p, "io.safetensors", &e);
 
     if (rc != ST_OK) return st_diags_add(d, &e, NULL, false);
     run = choose(p, &types);
@@ -58,14 +76,13 @@ static int run_folder(st_parity *p, st_diags *d)
     }
     for (p->type = 0; p->type < types && rc == ST_OK; p->type++) rc = run(p, d);
     if (rc == ST_OK) st_parity_print(p);
-    if (rc == ST_OK && has_file(p, "mtp_io.safetensors"))
-        fprintf(p->out, "%s: mtp_* not compared: config.json describes no multi-token-prediction depth\n\n", p->dir);
-    return rc;
+    return rc == ST_OK && run == st_parity_model_case && has_file(p, "mtp_io.safetensors") ? run_depths(p, d) : rc;
 }
 
 int st_parity_folder(st_base *base, st_registry *registry, const char *dir, FILE *out, int *failed, st_diags *d)
 {
-    st_parity p = {.base = base, .registry = registry, .dir = dir, .out = out, .arena = st_arena_create(0)};
+    st_parity p = {
+        .base = base, .registry = registry, .dir = dir, .title = dir, .out = out, .arena = st_arena_create(0)};
     int rc;
 
     if (!p.arena)

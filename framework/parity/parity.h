@@ -4,7 +4,8 @@
  * A folder is told by its files: config.json + weights.safetensors (a model), or by the keys of io.safetensors (gated delta rule,
  * merger, optimizer), images, or tokenizer.json + cases.json. Everything compared is computed here, positions and packing
  * included; samples of a model share one packed row. A folder fails on any row over its gate, on a key of its io that nothing
- * compared, and when nothing was compared. */
+ * compared, and when nothing was compared. A model's folder may also hold mtp_io.safetensors and mtp_weights.safetensors: the same
+ * model with multi-token-prediction depths, compared in a table of its own. */
 #ifndef ST_PARITY_H
 #define ST_PARITY_H
 #include "checkpoint/checkpoint.h"
@@ -28,6 +29,7 @@ typedef struct st_parity {
     st_registry *registry;
     const char *dir;
     st_arena *arena;
+    const char *io_name, *title; /* "io.safetensors"; what the table is headed by */
     st_tensors *io;
     int32_t n_io;
     const st_file_tensor *io_list;
@@ -63,9 +65,24 @@ typedef struct st_parity_model {
 int st_parity_model_open(st_parity *, const char *text, int train, st_parity_model *, st_diags *);
 json_t *st_parity_json(st_parity *, const char *name, st_error *); /* a file of the folder; NULL and an error */
 void st_parity_model_close(st_parity_model *);
+struct st_parity_samples;
+/* The spec of config.json for these samples; train: the object of meta.json, NULL: defaults. */
+int st_parity_model_spec(st_parity *, const struct st_parity_samples *, json_t *train, st_buf *text, st_error *);
+/* The model never makes logits as a whole, so they are made here from a final state h [rows, hidden], in the run's
+ * precision. */
+int st_parity_logits(st_parity *, st_model *, const double *h, int64_t rows, double *out, st_error *);
+/* The gradient of one file tensor against key grad.NAME; needed 0: skipped when io lacks it. */
+int st_parity_gradient(st_parity *, st_model *, const st_file_name *, int needed, st_error *);
+/* What f64 must reach, and the gates of f32. */
+double st_parity_gate(const st_parity *, double f32_gate);
+#define ST_PARITY_LOGITS_F32 5e-5
+#define ST_PARITY_LOSS_F32 5e-6
+#define ST_PARITY_GRADIENT_F32 1e-3
 
 /* ---- cases; each is called once per precision ---- */
 int st_parity_model_case(st_parity *, st_diags *);
+/* depths: the table of mtp_io.safetensors; the samples are those of the folder's io */
+int st_parity_mtp_case(st_parity *folder, st_parity *depths, st_diags *);
 int st_parity_rule_case(st_parity *, st_diags *);
 int st_parity_merger_case(st_parity *, st_diags *);
 int st_parity_images_case(st_parity *, st_diags *);

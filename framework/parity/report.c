@@ -79,7 +79,7 @@ int st_parity_get(st_parity *p, const char *key, double **values, int64_t *n, co
 int st_parity_need(st_parity *p, const char *key, double **values, int64_t *n, st_error *e)
 {
     ST_TRY(st_parity_get(p, key, values, n, NULL, e));
-    return *values ? ST_OK : st_fail(e, ST_E_NOTFOUND, "%s: io.safetensors has no %s", p->dir, key);
+    return *values ? ST_OK : st_fail(e, ST_E_NOTFOUND, "%s: %s has no %s", p->dir, p->io_name, key);
 }
 
 bool st_parity_stored_f32(const st_parity *p)
@@ -112,7 +112,7 @@ void st_parity_print(st_parity *p)
     int32_t unread = 0, undecided = 0;
 
     if (p->n) {
-        fprintf(p->out, "%-72s %9s  %9s %9s %9s      %9s %9s %9s\n", p->dir, "values", "f64 max", "by norm", "gate",
+        fprintf(p->out, "%-72s %9s  %9s %9s %9s      %9s %9s %9s\n", p->title, "values", "f64 max", "by norm", "gate",
                 "f32 max", "by norm", "gate");
         for (int32_t i = 0; i < p->n; i++) {
             const st_parity_row *r = &p->rows[i];
@@ -127,18 +127,18 @@ void st_parity_print(st_parity *p)
     }
     for (int32_t i = 0; i < p->n_io; i++) {
         if (p->read[i]) continue;
-        if (unread++ < 5) fprintf(p->out, "%s: nothing compared key %s\n", p->dir, p->io_list[i].name);
+        if (unread++ < 5) fprintf(p->out, "%s: nothing compared key %s\n", p->title, p->io_list[i].name);
     }
-    if (unread > 5) fprintf(p->out, "%s: and %d more\n", p->dir, unread - 5);
+    if (unread > 5) fprintf(p->out, "%s: and %d more\n", p->title, unread - 5);
     p->failed += unread;
     if (p->n == 0) {
-        fprintf(p->out, "%s: nothing was compared\n", p->dir);
+        fprintf(p->out, "%s: nothing was compared\n", p->title);
         p->failed++;
     }
-    if (p->failed) fprintf(p->out, "%s: %d rows, FAILED\n\n", p->dir, p->n);
+    if (p->failed) fprintf(p->out, "%s: %d rows, FAILED\n\n", p->title, p->n);
     else if (undecided)
         fprintf(p->out,
                 "%s: %d rows within their gates, but %d values (~) over theirs that rounding alone moves as far\n\n",
-                p->dir, p->n, undecided);
-    else fprintf(p->out, "%s: %d rows, all within their gates\n\n", p->dir, p->n);
+                p->title, p->n, undecided);
+    else fprintf(p->out, "%s: %d rows, all within their gates\n\n", p->title, p->n);
 }

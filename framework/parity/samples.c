@@ -148,19 +148,29 @@ static int place_pictures(st_parity *p, st_parity_samples *s, int32_t i, st_mode
 
 int st_parity_samples_pack(st_parity *p, st_parity_samples *s, st_model *m, st_error *e)
 {
+    st_worker w = {.size = sizeof w, .host = &p->base->host, .arena = p->arena, .error = e};
+
+    ST_TRY(st_row_create(p->arena, st_model_shape(m), &s->row, e));
+    for (int32_t i = 0; i < s->n; i++) {
+        ST_TRY(place_tokens(p, &s->at[i], i, m, &w, e));
+        ST_TRY(place_pictures(p, s, i, m, &w, e));
+    }
+    return st_parity_samples_fill(p, s, 0, s->n, m, s->row, e);
+}
+
+int st_parity_samples_fill(st_parity *p, const st_parity_samples *s, int32_t first, int32_t n, st_model *m,
+                           st_packed_row *row, st_error *e)
+{
     const st_instance *encoder = st_model_encoder(m);
     st_worker w = {.size = sizeof w, .host = &p->base->host, .arena = p->arena, .error = e};
     st_encoder_ops ops;
 
     if (encoder) st_ops_copy(encoder->plugin, &ops, sizeof ops);
-    ST_TRY(st_row_create(p->arena, st_model_shape(m), &s->row, e));
-    st_row_clear(s->row);
-    for (int32_t i = 0; i < s->n; i++) {
+    st_row_clear(row);
+    for (int32_t i = first; i < first + n; i++) {
         int fits = 0;
-        ST_TRY(place_tokens(p, &s->at[i], i, m, &w, e));
-        ST_TRY(place_pictures(p, s, i, m, &w, e));
-        ST_TRY(st_row_add(s->row, &s->at[i], &fits, e));
+        ST_TRY(st_row_add(row, &s->at[i], &fits, e));
         if (!fits) return st_fail(e, ST_E_INTERNAL, "sample %d does not fit into a row made for it", i);
     }
-    return st_row_finish(s->row, encoder ? &ops : NULL, encoder ? encoder->self : NULL, &w, e);
+    return st_row_finish(row, encoder ? &ops : NULL, encoder ? encoder->self : NULL, &w, e);
 }

@@ -4,7 +4,7 @@
 #define ST_PARITY_SAMPLES_H
 #include "parity/parity.h"
 
-typedef struct st_parity_samples {
+typedef struct st_parity_samples { /* declared in parity.h */
     int32_t n, tokens, images, patches; /* samples; and in all of them together                     */
     st_prepared *at;                    /* [n]                                                      */
     int64_t *first;                     /* [n] place of each in the row                             */
@@ -16,4 +16,7 @@ typedef struct st_parity_samples {
 int st_parity_samples_read(st_parity *, st_parity_samples *, st_error *);
 /* Positions by the model's plugin (compared with io), pictures by its encoder; all in one packed row. */
 int st_parity_samples_pack(st_parity *, st_parity_samples *, st_model *, st_error *);
+/* Samples [first, first + n), which were packed before, into another row of the model. */
+int st_parity_samples_fill(st_parity *, const st_parity_samples *, int32_t first, int32_t n, st_model *,
+                           st_packed_row *, st_error *);
 #endif

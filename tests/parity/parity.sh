@@ -31,6 +31,10 @@ copy merger
 LC_ALL=C sed -i 's/"out_f32"/"out_fxx"/' "$scratch/merger/io.safetensors"
 must_not 'a missing key is named' 'io.safetensors has no out_f32' "$strata" parity "$scratch/merger"
 
+copy dense-vl
+LC_ALL=C sed -i 's/"d2\.loss"/"d2.lost"/' "$scratch/dense-vl/mtp_io.safetensors"
+must_not 'a missing key of the depths is named' 'mtp_io.safetensors has no d2.loss' "$strata" parity "$scratch/dense-vl"
+
 mkdir "$scratch/empty"
 must_not 'a folder without reference values is refused' 'no reference values of a known kind' "$strata" parity "$scratch/empty"
 must_not 'a folder that is not there is refused' 'no reference values of a known kind' "$strata" parity "$scratch/nowhere"
