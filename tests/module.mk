@@ -10,6 +10,7 @@ include tests/layers/module.mk
 include tests/encoder/module.mk
 include tests/data/module.mk
 include tests/model/module.mk
+include tests/heads/module.mk
 include tests/checkpoint/module.mk
 include tests/train/module.mk
 include tests/cases/module.mk

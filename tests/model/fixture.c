@@ -186,7 +186,7 @@ static double at_value(fixture *f, st_packed_row *const *rows, int32_t micros, i
 
     v[at] = value;
     need_ok(st_model_write(f->model, weight, v, &e), &e);
-    loss = loss_of(f, rows, micros);
+    loss = f->objective ? f->objective(f, rows, micros) : loss_of(f, rows, micros);
     v[at] = was;
     return loss;
 }

@@ -18,6 +18,8 @@ typedef struct fixture {
     st_registry *registry;
     st_model *model;
     st_arena *arena;
+    /* what check_differences differentiates; NULL: the trunk's loss */
+    double (*objective)(struct fixture *, st_packed_row *const *rows, int32_t micros);
 } fixture;
 
 /* A text model; `run` and `stack` are further lines of those sections. */

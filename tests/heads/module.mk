@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+heads_tests = tests/heads/test_mtp tests/heads/test_mtp_values tests/heads/test_depth_rules
+heads_fixture = tests/heads/depths.c tests/heads/depths.h $(model_fixture)
+heads_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/model $(CMOCKA_CFLAGS)
+check_PROGRAMS += $(heads_tests)
+TESTS += $(heads_tests)
+tests_heads_test_mtp_SOURCES = tests/heads/test_mtp.c $(heads_fixture)
+tests_heads_test_mtp_CPPFLAGS = $(heads_cppflags)
+tests_heads_test_mtp_LDADD = $(TEST_LIBS)
+tests_heads_test_mtp_values_SOURCES = tests/heads/test_mtp_values.c $(heads_fixture)
+tests_heads_test_mtp_values_CPPFLAGS = $(heads_cppflags)
+tests_heads_test_mtp_values_LDADD = $(TEST_LIBS)
+tests_heads_test_depth_rules_SOURCES = tests/heads/test_depth_rules.c $(heads_fixture)
+tests_heads_test_depth_rules_CPPFLAGS = $(heads_cppflags)
+tests_heads_test_depth_rules_LDADD = $(TEST_LIBS)
