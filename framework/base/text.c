@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* base/text.c - growing buffers, nearest words, globs, UTF-8, name hashes. Nothing here looks at the locale. */
 #include "base/base.h"
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,21 +40,24 @@ void st_buf_puts(st_buf *b, const char *text)
     st_buf_add(b, text, strlen(text));
 }
 
+/* What goes into buffers is read again, also by other programs: a plugin or library that sets a locale with a decimal
+ * comma must not show in it. */
 void st_buf_printf(st_buf *b, const char *fmt, ...)
 {
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), old = uselocale(plain); /* of this thread only */
     va_list ap;
     va_start(ap, fmt);
     int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
-    if (n < 0) {
-        b->failed = 1;
-        return;
+    if (n < 0) b->failed = 1;
+    if (n >= 0 && buf_reserve(b, (size_t)n)) {
+        va_start(ap, fmt);
+        vsnprintf(b->data + b->n, (size_t)n + 1, fmt, ap);
+        va_end(ap);
+        b->n += (size_t)n;
     }
-    if (!buf_reserve(b, (size_t)n)) return;
-    va_start(ap, fmt);
-    vsnprintf(b->data + b->n, (size_t)n + 1, fmt, ap);
-    va_end(ap);
-    b->n += (size_t)n;
+    uselocale(old);
+    if (plain) freelocale(plain);
 }
 
 void st_buf_free(st_buf *b)

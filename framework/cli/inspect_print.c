@@ -35,7 +35,10 @@ static void range_text(const st_param *p, st_buf *out)
             if (*c == '|') st_buf_puts(out, ", ");
             else st_buf_add(out, c, 1);
     } else if (p->type != ST_P_BOOL && (p->min != 0 || p->max != 0)) {
-        st_buf_printf(out, "%.16g to %.16g", p->min, p->max);
+        char least[32], most[32];
+        st_format_float(p->min, least);
+        st_format_float(p->max, most);
+        st_buf_printf(out, "%s to %s", least, most);
     }
     if (p->unit && *p->unit) st_buf_printf(out, "%s%s", out->n ? " " : "", p->unit);
 }
