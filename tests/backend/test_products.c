@@ -67,6 +67,9 @@ static void gemm(rig *r)
         one_gemm(r, (sizes){5, 33, 17, 20}, trans, 0, 1, 1, false, false);
         one_gemm(r, (sizes){0, 70, 130, 33}, trans, 0, 1, 1, true, false);
         one_gemm(r, (sizes){0, 300, 96, 90}, trans, ST_ACT_GELU_TANH, 1, 0, true, false); /* several tiles */
+        one_gemm(r, (sizes){0, 301, 61, 300}, trans, 0, 0.5, 0, false, false); /* edges of panels, a long sum */
+        one_gemm(r, (sizes){0, 95, 130, 270}, trans, 0, 2, 0.5, false, false);
+        one_gemm(r, (sizes){0, 100, 200, 40}, trans, ST_ACT_SILU, 0.5, 0.5, true, true);
     }
     for (int act = ST_ACT_NONE; act <= ST_ACT_RELU2; act++)
         for (int k = 0; k < 8; k++) one_gemm(r, (sizes){0, 19, 23, 8}, 2, act, 0.5, k & 1 ? 0.5 : 0, k & 2, k & 4);

@@ -107,10 +107,28 @@ typedef struct cpu_xent {
 } cpu_xent;
 enum { CPU_XENT_MAX = 1, CPU_XENT_SUM = 2, CPU_XENT_GRAD = 4 };
 
+typedef struct cpu_product {
+    int32_t real, act, trans_a, trans_b;
+    int64_t m, n, k, batch;
+    const void *a, *b, *bias;
+    void *c, *aux;
+    int64_t lda, ldb, ldc, ldaux, s_a, s_b, s_c, s_aux; /* row strides; strides between entries of the batch */
+    double alpha, beta;
+    int64_t tile_m, tile_n, parts, per; /* set by cpu_product_plan: parts of k; batch entries in a piece */
+    int32_t panels;                     /* CPU_PANELS_*, see kernel_panel.c; 0: tiles are BLAS calls      */
+    void *work;                                         /* scratch of cpu_product_work bytes; NULL when that is 0 */
+} cpu_product;
+/* Panels: all widths divide ALIGN, all tile heights STEP; ROWS are handed to panel_piece at once, at most. */
+enum { CPU_PANELS_PACKED = 1, CPU_PANELS_DIRECT }; /* b is packed once for all pieces; is read where it lies */
+enum { CPU_PANEL_ALIGN = 32, CPU_PANEL_STEP = 12, CPU_PANEL_ROWS = 48 };
+
 /* All kernels: name, parameters. One table per type and level. */
 #define CPU_KERNELS(X) \
     X(epilogue, (int64_t rows, int64_t cols, const void *p, int64_t ldp, const void *bias, void *aux, int64_t ldaux, \
                  void *c, int64_t ldc, int act, double beta)) \
+    X(pack_panels, (const cpu_product *, int64_t begin, int64_t end)) \
+    X(panel_piece, (const cpu_product *, int64_t i, int64_t rows, int64_t j, int64_t j_end, void *target, \
+                    int64_t ldt, double beta)) \
     X(add_parts, (int64_t parts, int64_t distance, int64_t first, int64_t n, void *p)) \
     X(norm, (const st_queue *, const cpu_norm *)) \
     X(norm_bwd, (const st_queue *, const cpu_norm *)) \
@@ -152,17 +170,7 @@ ST_FN const cpu_table *cpu_table_of(const st_queue *q, int real)
 }
 
 /* ---- products (product.c): c = act(alpha a b + bias) + beta c over fixed tiles, one BLAS thread in each ---- */
-typedef struct cpu_product {
-    int32_t real, act, trans_a, trans_b;
-    int64_t m, n, k, batch;
-    const void *a, *b, *bias;
-    void *c, *aux;
-    int64_t lda, ldb, ldc, ldaux, s_a, s_b, s_c, s_aux; /* row strides; strides between entries of the batch */
-    double alpha, beta;
-    int64_t tile_m, tile_n, parts, per; /* set by cpu_product_plan: parts of k; batch entries in a piece */
-    void *work;                                         /* scratch of cpu_product_work bytes; NULL when that is 0 */
-} cpu_product;
-void cpu_product_plan(cpu_product *);
+void cpu_product_plan(cpu_product *, bool panels); /* panels: where they suit; needs the workspace */
 size_t cpu_product_work(const cpu_product *);
 void cpu_product_run(const st_queue *, const cpu_product *);
 /* One single-threaded product: c = alpha a b + beta c. */

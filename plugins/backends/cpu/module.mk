@@ -8,6 +8,7 @@ cpu_kernel_sources = \
   plugins/backends/cpu/cpu.h \
   plugins/backends/cpu/kernel_attention.c \
   plugins/backends/cpu/kernel_norm.c \
+  plugins/backends/cpu/kernel_panel.c \
   plugins/backends/cpu/kernel_point.c \
   plugins/backends/cpu/kernel_product.c \
   plugins/backends/cpu/kernel_rows.c \

@@ -68,7 +68,7 @@ int cpu_gemm(const st_queue *q, const st_gemm *g)
         p.ldaux = g->aux->stride[nd - 2];
         p.s_aux = entry_stride(g->aux);
     }
-    cpu_product_plan(&p);
+    cpu_product_plan(&p, true);
     ST_TRY(cpu_scratch(q, op, cpu_product_work(&p), &p.work));
     q->count(q, 2.0 * (double)batch * (double)m * (double)n * (double)k,
              cpu_bytes(g->a) + cpu_bytes(g->b) + cpu_bytes(g->c) * (g->beta != 0 ? 2 : 1) + cpu_bytes(g->aux));
@@ -160,7 +160,7 @@ int cpu_grouped(const st_queue *q, const st_grouped *g)
         p->b = g->b->data; p->ldb = g->b->stride[1]; p->s_b = g->b->stride[0];
         p->c = g->c->data; p->ldc = g->c->stride[0];
     }
-    cpu_product_plan(p);
+    cpu_product_plan(p, false);
     job.col_tiles = cpu_div_up(p->n, p->tile_n);
     double bytes = cpu_bytes(g->a) + cpu_bytes(g->b) * (p->beta != 0 ? 2 : 1) + cpu_bytes(g->c);
     if (q->planning) {

@@ -10,6 +10,8 @@ typedef struct xent_work {
     double *nll;
     int32_t *best;
     bool grad;
+    void *work; /* of a product */
+    size_t work_bytes;
 } xent_work;
 
 static int check(const st_queue *q, const st_xent *x, int *real, xent_work *w)
@@ -41,6 +43,41 @@ static int check(const st_queue *q, const st_xent *x, int *real, xent_work *w)
     return ST_OK;
 }
 
+/* c = a b (+ beta c); b transposed: tb, a: ta */
+static cpu_product shape(int real, int ta, int tb, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb,
+                         int64_t ldc, bool panels)
+{
+    cpu_product p = {.real = real, .trans_a = ta, .trans_b = tb, .m = m, .n = n, .k = k, .batch = 1, .lda = lda,
+                     .ldb = ldb, .ldc = ldc, .alpha = 1};
+    cpu_product_plan(&p, panels);
+    return p;
+}
+
+/* The three products of a chunk of rows */
+static cpu_product logits_of(const st_xent *x, const xent_work *w, int real, int64_t rows)
+{
+    return shape(real, 0, 1, rows, w->words, w->hidden, w->hidden, x->w->stride[0], w->words, true);
+}
+static cpu_product dh_of(const st_xent *x, const xent_work *w, int real, int64_t rows)
+{
+    return shape(real, 0, 0, rows, w->hidden, w->words, w->words, x->w->stride[0], w->hidden, true);
+}
+static cpu_product dw_of(const st_xent *x, const xent_work *w, int real, int64_t rows)
+{
+    return shape(real, 1, 0, w->words, w->hidden, rows, w->words, w->hidden, x->dw->stride[0], true);
+}
+
+static int take_work(const st_queue *q, const st_xent *x, int real, xent_work *w)
+{
+    cpu_product p[3] = {logits_of(x, w, real, w->chunk)};
+    int n = 1;
+    if (cpu_given(x->dh)) p[n++] = dh_of(x, w, real, w->chunk);
+    if (cpu_given(x->dw)) p[n++] = dw_of(x, w, real, w->chunk);
+    while (n--)
+        if (p[n].parts == 1 && cpu_product_work(&p[n]) > w->work_bytes) w->work_bytes = cpu_product_work(&p[n]);
+    return cpu_scratch(q, "xent", w->work_bytes, &w->work);
+}
+
 static int take_room(const st_queue *q, const st_xent *x, int real, xent_work *w)
 {
     const char *const op = "xent";
@@ -60,7 +97,7 @@ static int take_room(const st_queue *q, const st_xent *x, int real, xent_work *w
         w->best = p;
         if (x->group != ST_G_NONE) ST_TRY(cpu_scratch(q, op, chunk * size, &w->low));
     }
-    return ST_OK;
+    return take_work(q, x, real, w);
 }
 
 /* Rows that take part, in their order. A label outside an uncut vocabulary is a fault. */
@@ -85,27 +122,19 @@ static int64_t pack_rows(const st_queue *q, const st_xent *x, const xent_work *w
     return live;
 }
 
-/* c = a b (+ beta c) without further steps; k is never cut, so no workspace is needed */
-static void product(const st_queue *q, int real, int ta, int tb, int64_t m, int64_t n, int64_t k, const void *a,
-                    int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
+/* k is never cut into parts here: chunks of rows do that. */
+static void product(const st_queue *q, const xent_work *w, cpu_product p, const void *a, const void *b, double beta,
+                    void *c)
 {
-    cpu_product p = {.real = real,
-                     .trans_a = ta,
-                     .trans_b = tb,
-                     .m = m,
-                     .n = n,
-                     .k = k,
-                     .batch = 1,
-                     .a = a,
-                     .b = b,
-                     .c = c,
-                     .lda = lda,
-                     .ldb = ldb,
-                     .ldc = ldc,
-                     .alpha = 1,
-                     .beta = beta};
-    cpu_product_plan(&p);
-    p.parts = 1;
+    if (p.parts > 1 || cpu_product_work(&p) > w->work_bytes) {
+        cpu_product_plan(&p, false);
+        p.parts = 1;
+    }
+    p.a = a;
+    p.b = b;
+    p.c = c;
+    p.beta = beta;
+    p.work = cpu_product_work(&p) ? w->work : NULL;
     cpu_product_run(q, &p);
 }
 
@@ -175,8 +204,7 @@ static int one_chunk(const st_queue *q, const st_xent *x, const xent_work *w, in
                     .grad = w->grad};
     if (w->grad) job.factor = x->weight * get(x->scale->data, real, 0);
     cpu_gather_rows(q, x->h, &index, &h);
-    product(q, real, 0, 1, rows, w->words, w->hidden, w->h, w->hidden, x->w->data, x->w->stride[0], 0, w->logits,
-            w->words);
+    product(q, w, logits_of(x, w, real, rows), w->h, x->w->data, 0, w->logits);
     ST_TRY(chunk_losses(q, x, w, real, &job));
     for (int64_t i = 0; i < rows; i++) {
         *loss += w->nll[i];
@@ -184,13 +212,11 @@ static int one_chunk(const st_queue *q, const st_xent *x, const xent_work *w, in
         if (w->best) ((int32_t *)x->best->data)[live[i]] = w->best[i];
     }
     if (w->dh) {
-        product(q, real, 0, 0, rows, w->hidden, w->words, w->logits, w->words, x->w->data, x->w->stride[0], 0, w->dh,
-                w->hidden);
+        product(q, w, dh_of(x, w, real, rows), w->logits, x->w->data, 0, w->dh);
         cpu_table_of(q, real)->add_rows(q, rows, live, w->dh, w->hidden, x->dh->data, x->dh->stride[0], w->hidden);
     }
     if (cpu_given(x->dw))
-        product(q, real, 1, 0, w->words, w->hidden, rows, w->logits, w->words, w->h, w->hidden,
-                first ? (double)x->beta : 1, x->dw->data, x->dw->stride[0]);
+        product(q, w, dw_of(x, w, real, rows), w->logits, w->h, first ? (double)x->beta : 1, x->dw->data);
     return ST_OK;
 }
 
@@ -227,8 +253,7 @@ int cpu_xent_op(const st_queue *q, const st_xent *x)
     for (int64_t at = 0; at < live; at += w.chunk)
         ST_TRY(one_chunk(q, x, &w, real, w.live + at, cpu_min(w.chunk, live - at), at == 0, &loss));
     if (!live && cpu_given(x->dw) && x->beta != 1)
-        product(q, real, 1, 0, w.words, w.hidden, 0, w.logits, w.words, w.h, w.hidden, x->beta, x->dw->data,
-                x->dw->stride[0]);
+        product(q, &w, dw_of(x, &w, real, 0), w.logits, w.h, x->beta, x->dw->data);
     if (cpu_given(x->loss)) {
         put(x->loss->data, real, 0, get(x->loss->data, real, 0) + loss);
         put(x->loss->data, real, 1, get(x->loss->data, real, 1) + (double)live);

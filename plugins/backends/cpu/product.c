@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* product.c - matrix products over fixed tiles.
  *
- * A product is cut into tiles by its sizes alone and each tile is one single-threaded OpenBLAS call, so the result
- * does not depend on the number of threads. Measured on two cores (f32): tiles of 256 rows by up to 1024 columns
- * reach 90 to 95 % of one call that owns both cores; 64 x 64 only 55 %, because every call packs its operands again. */
+ * A product is cut into tiles by its sizes alone, so the result does not depend on the number of threads. With a large
+ * right side each tile is one single-threaded OpenBLAS call. Measured on two cores (f32): tiles of 256 rows by up to
+ * 1024 columns reach 90 to 95 % of one call that owns both cores; 64 x 64 only 55 %, because every call packs its
+ * operands again. A small right side is packed once for all tiles, see kernel_panel.c. */
 #include "cpu.h"
 #include <cblas.h>
 
@@ -11,12 +12,48 @@ enum { TILE_ROWS = 256, TILE_COLS = 1024, TILE_LEAST = 64, ROUND = 16 };
 /* Long sums (k) of small results are cut into parts: more pieces, and less rounding in f32. */
 enum { SPLIT_FROM = 4096, SPLIT_PART = 2048, SPLIT_MOST = 16, SPLIT_SIZE = 65536 };
 
+/* Panels. PANEL_BYTES: what a right side may take that every piece reads as a whole. PANEL_ROWS: a left side so low
+ * that pieces of columns alone do, whatever the right side takes. PANEL_FLOPS: operations worth a piece. PANEL_COLS:
+ * columns of a piece of such a product, and the least that pay for turning a left side. PACK_PIECE: elements to pack. */
+enum { PANEL_BYTES = 2 << 20, PANEL_ROWS = 192, PANEL_FLOPS = 3000000, PANEL_PIECES = 64, PANEL_COLS = 64 };
+enum { PANEL_LEAST = 16, PACK_PIECE = 16384, PAGE = 4096 };
+
+static int64_t rounded(int64_t n, int64_t to) { return cpu_div_up(n, to) * to; }
 static int64_t balanced(int64_t n, int64_t cuts) { return cpu_max(1, cpu_div_up(cpu_div_up(n, cuts), ROUND) * ROUND); }
 
 /* Pieces worth starting for a product of that many operations: a piece of a MFLOP takes about ten microseconds. */
 static int64_t pieces_for(double flops) { return flops < 2e6 ? 1 : flops < 4e6 ? 2 : flops < 256e6 ? 4 : 8; }
 
-void cpu_product_plan(cpu_product *p)
+/* The product itself goes straight to c or aux where the steps after it allow that. */
+static bool needs_target(const cpu_product *p)
+{
+    return p->beta != 0 && !p->aux && (p->bias || p->act != ST_ACT_NONE);
+}
+
+/* A right side is read where it lies when its rows are whole panels and do not all fall on the same places of a
+ * cache. */
+static int32_t suits_panels(const cpu_product *p)
+{
+    int64_t size = (int64_t)cpu_real_size(p->real), wide = rounded(p->n, CPU_PANEL_ALIGN);
+    bool direct = !p->trans_b && p->n == wide && p->ldb * size % PAGE != 0, small = wide <= PANEL_BYTES / size / p->k;
+    if (p->batch != 1 || p->parts != 1 || p->m < 2 * PANEL_LEAST || p->n < PANEL_LEAST || needs_target(p)) return 0;
+    if (direct && (small || p->m <= PANEL_ROWS)) return CPU_PANELS_DIRECT;
+    return small ? CPU_PANELS_PACKED : 0;
+}
+
+/* Pieces of one size that tile rows and panels divide. Cutting rows first reads the left side once, cutting columns
+ * first a large right side. */
+static void plan_panels(cpu_product *p, double flops)
+{
+    int64_t want = flops < PANEL_FLOPS / 2 ? 1 : cpu_max(2, cpu_min(PANEL_PIECES, (int64_t)(flops / PANEL_FLOPS)));
+    bool large = p->n * p->k > PANEL_BYTES / (int64_t)cpu_real_size(p->real);
+    p->tile_m = large ? p->m : rounded(cpu_div_up(p->m, want), CPU_PANEL_STEP);
+    want = large ? p->n / PANEL_COLS
+                 : cpu_min(cpu_div_up(want, cpu_div_up(p->m, p->tile_m)), p->n / PANEL_COLS);
+    p->tile_n = rounded(cpu_div_up(p->n, cpu_max(1, want)), CPU_PANEL_ALIGN);
+}
+
+void cpu_product_plan(cpu_product *p, bool panels)
 {
     double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
     int64_t row_cuts = cpu_max(1, cpu_div_up(p->m, TILE_ROWS)), col_cuts = cpu_max(1, cpu_div_up(p->n, TILE_COLS));
@@ -33,6 +70,11 @@ void cpu_product_plan(cpu_product *p)
     int64_t pieces = cpu_div_up(p->m, p->tile_m) * cpu_div_up(p->n, p->tile_n);
     if (p->k >= SPLIT_FROM && p->batch == 1 && p->m * p->n <= SPLIT_SIZE)
         p->parts = cpu_min(SPLIT_MOST, p->k / SPLIT_PART);
+    p->panels = panels && p->k > 0 ? suits_panels(p) : 0;
+    if (p->panels) {
+        plan_panels(p, flops);
+        return;
+    }
     while (pieces * p->parts < want) {
         int64_t *side = p->tile_m >= p->tile_n ? &p->tile_m : &p->tile_n;
         if (*side < 2 * TILE_LEAST) break;
@@ -41,14 +83,10 @@ void cpu_product_plan(cpu_product *p)
     }
 }
 
-/* The product itself goes straight to c or aux where the steps after it allow that. */
-static bool needs_target(const cpu_product *p)
-{
-    return p->beta != 0 && !p->aux && (p->bias || p->act != ST_ACT_NONE);
-}
-
 size_t cpu_product_work(const cpu_product *p)
 {
+    if (p->panels == CPU_PANELS_DIRECT) return 0;
+    if (p->panels) return (size_t)(rounded(p->n, CPU_PANEL_ALIGN) * p->k) * cpu_real_size(p->real);
     if (p->parts > 1) return (size_t)(p->parts * p->m * p->n) * cpu_real_size(p->real);
     return needs_target(p) ? (size_t)(p->batch * p->m * p->n) * cpu_real_size(p->real) : 0;
 }
@@ -138,11 +176,44 @@ static void sum_piece(void *arg, int64_t piece)
     finish_tile(job, p, cpu_at(p->work, i * p->n, cpu_real_size(p->real)), p->n, i, 0, rows, p->n, 0);
 }
 
+/* ---- a small right side ---- */
+static int64_t pack_columns(const cpu_product *p) /* of a piece of packing */
+{
+    return rounded(cpu_max(1, PACK_PIECE / p->k), CPU_PANEL_ALIGN);
+}
+
+static void pack_piece(void *arg, int64_t piece)
+{
+    const product_job *job = arg;
+    int64_t cols = pack_columns(job->p);
+    job->table->pack_panels(job->p, piece * cols, cpu_min(job->p->n, (piece + 1) * cols));
+}
+
+static void panel_piece(void *arg, int64_t piece)
+{
+    const product_job *job = arg;
+    const cpu_product *p = job->p;
+    int64_t i = piece / job->cols * p->tile_m, j = piece % job->cols * p->tile_n;
+    int64_t end = cpu_min(i + p->tile_m, p->m), j_end = cpu_min(j + p->tile_n, p->n);
+    bool plain = !p->bias && !p->aux && p->act == ST_ACT_NONE;
+    void *target = p->aux ? p->aux : p->c;
+    int64_t ldt = p->aux ? p->ldaux : p->ldc;
+    for (; i < end; i += CPU_PANEL_ROWS) {
+        int64_t rows = cpu_min(CPU_PANEL_ROWS, end - i);
+        job->table->panel_piece(p, i, rows, j, j_end, target, ldt, plain ? p->beta : 0);
+        if (!plain)
+            finish_tile(job, p, cpu_at(target, i * ldt + j, cpu_real_size(p->real)), ldt, i, j, rows, j_end - j, 0);
+    }
+}
+
 void cpu_product_run(const st_queue *q, const cpu_product *p)
 {
     product_job job = {p, cpu_table_of(q, p->real), cpu_div_up(p->n, p->tile_n)};
     int64_t tiles = cpu_div_up(p->m, p->tile_m) * job.cols;
-    if (p->parts > 1) {
+    if (p->panels) {
+        if (p->work) st_cpu_run(q, cpu_div_up(p->n, pack_columns(p)), pack_piece, &job);
+        st_cpu_run(q, tiles, panel_piece, &job);
+    } else if (p->parts > 1) {
         st_cpu_run(q, tiles * p->parts, part_piece, &job);
         st_cpu_run(q, cpu_div_up(p->m, TILE_LEAST), sum_piece, &job);
     } else {
