@@ -52,6 +52,19 @@ static int layer_symbol(const reader *r, json_t *type, size_t index, char *out)
     return ST_OK;
 }
 
+/* The family's multi-token-prediction layers attend fully, whatever the last block does. */
+static int add_depths(const reader *r, json_t *text, st_buf *pattern)
+{
+    json_t *v = json_object_get(text, "mtp_num_hidden_layers");
+
+    if (!v) return ST_OK;
+    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > 64)
+        return st_fail(r->error, ST_E_CONFIG,
+                       "%s: text_config.mtp_num_hidden_layers must be a whole number from 0 to 64", r->path);
+    for (json_int_t i = 0; i < json_integer_value(v); i++) st_buf_puts(pattern, "/*-");
+    return ST_OK;
+}
+
 static int write_pattern(const reader *r, json_t *text, st_buf *out)
 {
     json_t *types = json_object_get(text, "layer_types");
@@ -73,6 +86,7 @@ static int write_pattern(const reader *r, json_t *text, st_buf *out)
         st_buf_add(&pattern, &mixer, 1);
         st_buf_add(&pattern, "-", 1);
     }
+    if (rc == ST_OK) rc = add_depths(r, text, &pattern);
     if (rc == ST_OK) st_buf_printf(out, "pattern = %s\n", pattern.data);
     st_buf_free(&pattern);
     return rc;

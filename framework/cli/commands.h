@@ -14,6 +14,7 @@
     X("bench", cli_bench, "time training steps against this machine's floor") \
     X("parity", cli_parity, "compare with stored reference values, tensor by tensor") \
     X("selftest", cli_selftest, "check every layer of a spec against differences") \
+    X("spec", cli_spec, "write a spec from a published model's config.json") \
     X("inspect", cli_inspect, "print a plugin's parameters and capabilities") \
     X("plugins", cli_plugins, "list all plugins, where they were searched and which wins") \
     X("new", cli_new, "start a layer plugin in a folder of its own")

@@ -15,6 +15,7 @@ strata_SOURCES = \
   framework/cli/plan.c \
   framework/cli/plugins.c \
   framework/cli/selftest.c \
+  framework/cli/spec.c \
   framework/cli/summary.c \
   framework/cli/summary.h \
   framework/cli/train.c
