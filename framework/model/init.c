@@ -38,6 +38,19 @@ static const st_value *override_of(const st_model *m, const model_weight *w)
     return found;
 }
 
+/* The deviation has no meaning under fan_in; under the other rules its default belongs to the resolved spec. */
+static int settle_std(st_model *m, st_diags *d)
+{
+    if (m->init.rule == INIT_FAN_IN)
+        return isnan(m->init.std) ? ST_OK
+                                  : st_spec_fail_key(m->spec, d, "init", "std", "use [init.rules] for single weights",
+                                                     "std has no meaning under rule = fan_in");
+    if (!isnan(m->init.std)) return ST_OK;
+    m->init.std = 0.02;
+    st_spec_take(m->spec, "init", "std", "0.02", NULL);
+    return ST_OK;
+}
+
 int model_check_init(st_model *m, st_diags *d)
 {
     const st_value *const *v;
@@ -65,17 +78,15 @@ int model_check_init(st_model *m, st_diags *d)
                               v[i]->key);
         if (rc != ST_OK && first == ST_OK) first = rc;
     }
-    if (m->init.rule == INIT_FAN_IN && !isnan(m->init.std))
-        return st_spec_fail(m->spec, d, st_spec_get(m->spec, "init", "std"), "use [init.rules] for single weights",
-                            "std has no meaning under rule = fan_in");
-    return first;
+    rc = settle_std(m, d);
+    return first != ST_OK ? first : rc;
 }
 
 static double deviation(const st_model *m, const model_weight *w)
 {
     const st_value *v = override_of(m, w);
     const char *why;
-    double std = isnan(m->init.std) ? m->stack_keys.init_std : m->init.std;
+    double std = m->init.std;
 
     if (v && st_parse_float(v->text, &std, &why)) return std;
     if (w->decl.a != 0) return w->decl.a;

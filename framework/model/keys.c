@@ -26,8 +26,6 @@ static const st_param stack_params[] = {
     ST_FLOAT(stack_keys, norm_eps, "1e-6", 1e-20, 1, "", ST_PF_FIXED,
              "added under the norm's root; empty slots of a row are zeros, so it cannot be 0"),
     ST_BOOL(stack_keys, tie_embeddings, "no", ST_PF_FIXED, "the output matrix is the embedding"),
-    ST_FLOAT(stack_keys, init_std, "0.02", 0, 100, "", 0,
-             "deviation of normal initialisation under rules hf and megatron_scaled"),
 };
 static const st_param batch_params[] = {
     ST_INT(batch_keys, tokens, NULL, 1, 1 << 28, "tokens", ST_PF_REQUIRED, "capacity of one packed row"),
@@ -55,7 +53,7 @@ static const st_param init_params[] = {
     ST_CHOICE(init_keys, rule, "hf", "hf|fan_in|megatron_scaled", 0,
               "hf: N(0, std). fan_in: N(0, 1 / fan in), looked-up tables N(0, 1). megatron_scaled: as hf, but "
               "projections into the residual have std / root of layers"),
-    ST_FLOAT(init_keys, std, NULL, 0, 100, "", 0, "deviation; default: [stack] init_std"),
+    ST_FLOAT(init_keys, std, NULL, 0, 100, "", 0, "deviation under rules hf and megatron_scaled; not given: 0.02"),
 };
 static const st_param part_params[] = {
     ST_BOOL(part_keys, freeze, "no", 0, "not trained"),

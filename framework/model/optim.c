@@ -90,11 +90,35 @@ static void find_lowest(st_model *m)
     }
 }
 
+/* A pattern of a list that means no weight is a slip, as in [init.rules]; the caret stands below it. */
+static int check_listed(st_model *m, const char *key, const char *list, st_diags *d)
+{
+    int first = ST_OK;
+
+    for (const char *at = list; at && *at;) {
+        size_t n = strcspn(at, ", \t");
+        const char *word = st_arena_strndup(m->arena, at, n);
+        st_error e = {0};
+        int32_t i = 0;
+        while (n && i < m->n_weights && !model_listed(word, m->weights[i]->pub.path, m->weights[i]->name)) i++;
+        if (n && i == m->n_weights) {
+            st_fail(&e, ST_E_CONFIG, "%s: no weight has the name or path '%s'", key, word);
+            st_error_hint(&e, "with a dot: the whole path (layers.*.conv); without: the weight's name (conv)");
+            e.column = (int32_t)(at - list) + 1;
+            first = st_spec_fail_inside(m->spec, d, st_spec_get(m->spec, "optimizer", key), &e);
+        }
+        at += n + (at[n] != 0);
+    }
+    return first;
+}
+
 int model_assign_parts(st_model *m, st_diags *d)
 {
     const char *const *names;
     int n = st_spec_sections(m->spec, &names), first = ST_OK;
 
+    if (check_listed(m, "decay", m->decay.decay, d) != ST_OK) first = ST_E_CONFIG;
+    if (check_listed(m, "no_decay", m->decay.no_decay, d) != ST_OK) first = ST_E_CONFIG;
     for (int i = 0; i < n; i++)
         if (!strncmp(names[i], "part.", 5)) {
             int rc = apply_part(m, names[i], d);

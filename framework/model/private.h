@@ -24,7 +24,7 @@ typedef struct stack_keys {
     const char *pattern, *linear, *full, *mlp;
     int64_t blocks, cadence, mtp_depths, hidden, vocab;
     int32_t norm, tie_embeddings;
-    double norm_eps, init_std;
+    double norm_eps;
 } stack_keys;
 typedef struct batch_keys { int64_t tokens, rows, sequences, max_len, images, patches, logits; int32_t patch_values;
                            } batch_keys;

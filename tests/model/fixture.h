@@ -25,10 +25,10 @@ typedef struct fixture {
 /* A text model; `run` and `stack` are further lines of those sections. */
 #define TEXT_MODEL_WITH(run, stack) \
     "[run]\nprecision = f64\npoison = yes\n" run \
-    "[stack]\npattern = G-*-\nhidden = 16\nvocab = 23\ninit_std = 0.3\n" stack \
+    "[stack]\npattern = G-*-\nhidden = 16\nvocab = 23\n" stack \
     "[layer.G]\nkey_heads = 2\nvalue_heads = 4\nkey_dim = 4\nvalue_dim = 4\n" \
     "[layer.*]\nheads = 4\nkv_heads = 2\nhead_dim = 8\n" \
-    "[layer.-]\nwidth = 24\n" \
+    "[layer.-]\nwidth = 24\n[init]\nstd = 0.3\n" \
     "[optimizer]\nplugin = adamw\nweight_decay = 0.1\n"
 #define ROPE "[position]\nplugin = rope\nrotary_percent = 0.5\nbase = 100\n"
 #define MROPE "[position]\nplugin = mrope\nrotary_percent = 1\nbase = 100\nsection = 2,1,1\n"

@@ -57,6 +57,7 @@ static void wrong_specs_are_refused_with_place_and_words(void **state)
     refused(SMALL "[recompute]\ndrop = -.nothing\n", 15, "is no slot");
     refused(SMALL "[recompute]\nfull = G\n", 15, "no layer of the pattern has the symbol 'G'");
     refused(SMALL "[init.rules]\nconv = 0.3\n", 15, "no weight has such a name");
+    refused(SMALL "[init]\nrule = fan_in\nstd = 0.1\n", 16, "std has no meaning under rule = fan_in");
     refused(SMALL "[init.rules]\npre_norm = 0.3\n", 15, "not drawn from a normal");
     refused(STACK("-", "") MLP BATCH "images = 3\n" OPT, 12, "there is no [encoder]");
     refused(SMALL IMAGE_PARTS, 0, "an encoder needs [batch] images and patches");
@@ -170,6 +171,35 @@ static void decay_follows_shape_and_lists(void **state)
     assert_int_equal(weight(f, "layers.1.down")->block, 0);
     assert_int_equal(weight(f, "embed")->block, -1);
     fixture_close(f);
+}
+
+/* Written out again, a spec says what deviation was taken, and none where it has no meaning. */
+static void the_resolved_spec_holds_the_deviation(void **state)
+{
+    static const char *const given[] = {"", "[init]\nrule = fan_in\n"};
+    static const char *const want[] = {"[init]\nrule = hf\nstd = 0.02\n", "[init]\nrule = fan_in\n\n"};
+
+    for (int i = 0; i < 2; i++) {
+        char spec[1024];
+        fixture *f;
+        st_buf text = {0};
+        snprintf(spec, sizeof spec, "%s%s", SMALL, given[i]);
+        f = accepted(spec, 1);
+        st_spec_write(f->spec, &text);
+        if (!strstr(text.data, want[i])) fail_msg("'%s' is not in: %s", want[i], text.data);
+        st_buf_free(&text);
+        fixture_close(f);
+    }
+}
+
+static void lists_of_decay_name_weights(void **state)
+{
+    const char *hint = "with a dot: the whole path (layers.*.conv); without: the weight's name (conv)";
+
+    shown_at(SMALL "decay = up, layers.0.down embed\n", "decay = up, layers.0.down embed", 9,
+             "decay: no weight has the name or path 'up'", hint);
+    shown_at(SMALL "no_decay =  embed,layers.1.*\n", "no_decay =  embed,layers.1.*", 19,
+             "no_decay: no weight has the name or path 'layers.1.*'", hint);
 }
 
 static void file_names_are_those_of_the_family(void **state)
@@ -321,6 +351,8 @@ int main(void)
         cmocka_unit_test(blocks_give_a_pattern),
         cmocka_unit_test(one_plugin_may_have_two_symbols),
         cmocka_unit_test(decay_follows_shape_and_lists),
+        cmocka_unit_test(lists_of_decay_name_weights),
+        cmocka_unit_test(the_resolved_spec_holds_the_deviation),
         cmocka_unit_test(file_names_are_those_of_the_family),
         cmocka_unit_test(rules_give_their_deviations),
         cmocka_unit_test(first_values_follow_the_path),

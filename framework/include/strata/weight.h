@@ -21,7 +21,7 @@ typedef struct st_axis { int32_t size, rank; } st_axis; /* never grows */
  * The local tensor is the local parts of its sections in order. Never grows. */
 typedef struct st_section { const char *name; int64_t n, unit; uint32_t cut, reserved; } st_section;
 
-enum { ST_INIT_ZERO = 1, ST_INIT_ONE, ST_INIT_NORMAL /* a: deviation, 0 = [stack] init_std */, ST_INIT_UNIFORM /* a .. b */,
+enum { ST_INIT_ZERO = 1, ST_INIT_ONE, ST_INIT_NORMAL /* a: deviation, 0 = [init] std */, ST_INIT_UNIFORM /* a .. b */,
        ST_INIT_OUT /* NORMAL for projections into the residual, scaled by depth if [stack] says so */,
        ST_INIT_LN_UNIFORM /* ln U(a, b) */,
        ST_INIT_CALL /* fill(): element i depends on the full index and the seed only, which is the run's and the path's */,
