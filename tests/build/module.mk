@@ -5,6 +5,7 @@ build_tests = \
   tests/build/includes.sh \
   tests/build/no_cuda.sh \
   tests/build/manual.sh \
+  tests/build/megatron.sh \
   tests/build/reference.sh
 TESTS += $(build_tests)
 EXTRA_DIST += $(build_tests) tests/build/tap.sh
