@@ -170,7 +170,8 @@ static void print_flops(const planned *p, FILE *out)
 {
     char count[48];
 
-    fprintf(out, "\nFLOPs of a step of %d rows of %.0f tokens\n", st_model_micros(p->model), p->row.tokens);
+    fprintf(out, "\nFLOPs of a step of %d row%s of %.0f tokens\n", st_model_micros(p->model),
+            st_model_micros(p->model) == 1 ? "" : "s", p->row.tokens);
     fprintf(out, "  %-24s %30s\n", "as Megatron counts", cli_grouped(p->all.megatron, count, sizeof count));
     fprintf(out, "  %-24s %30s\n", "exact", cli_grouped(p->all.formula, count, sizeof count));
     if (p->tower > 0)
