@@ -16,20 +16,61 @@ static bool counts(const st_loader *l) /* every record comes by once an epoch: c
     return epoch == 0;
 }
 
-static int set_aside(st_loader *l, int64_t record, const st_error *why, st_error *e)
+void st_loader_on_bad(st_loader *l, st_bad_fn fn, void *ctx)
 {
+    l->on_bad = fn;
+    l->on_bad_ctx = ctx;
+}
+
+static bool first_time(st_loader *l, int64_t record)
+{
+    if (l->told[record]) return false;
+    l->told[record] = 1;
+    l->n_told++;
+    return true;
+}
+
+void st_loader_known_bad(st_loader *l, int64_t record)
+{
+    if (record >= 0 && record < l->count) first_time(l, record);
+}
+
+int64_t st_loader_told(const st_loader *l) { return l->n_told; }
+
+/* A data set with many such records must not flood the screen. */
+static void log_bad(st_loader *l, const st_error *named)
+{
+    enum { MOST_LINES = 5 };
+    st_log *log = l->context.base->log;
+    if (l->lines++ < MOST_LINES) st_log_write(log, 2, l->section, "set aside: %s", named->message);
+    else if (l->lines == MOST_LINES + 1)
+        st_log_write(log, 2, l->section, "more samples are set aside: from here on they are only counted");
+}
+
+static int tell(st_loader *l, const st_prepared *p, const st_error *why, const st_error *named, st_error *e)
+{
+    const st_bad_sample bad = {l->section, p->id ? p->id : "", why->message, p->index};
+    if (!first_time(l, p->index)) return ST_OK;
+    if (l->keys.on_bad == ST_ON_BAD_SKIP) log_bad(l, named);
+    return l->on_bad ? l->on_bad(l->on_bad_ctx, &bad, e) : ST_OK;
+}
+
+static int set_aside(st_loader *l, const st_prepared *p, const st_error *why, st_error *e)
+{
+    st_error named = *why;
+    st_prepare_name(&named, p);
+    ST_TRY(tell(l, p, why, &named, e));
     if (l->keys.on_bad == ST_ON_BAD_STOP) {
-        *e = *why;
+        *e = named;
         st_error_context(e, "%s", l->section);
         st_error_hint(e, "[data] on_bad = skip sets such samples aside");
         return e->code;
     }
-    if (!l->told[record]) st_log_write(l->context.base->log, 2, l->section, "set aside: %s", why->message);
-    l->told[record] = 1;
     if (counts(l)) l->bad++;
     if (l->bad <= l->keys.max_bad) return ST_OK;
     st_fail(e, ST_E_DATA, "%s: %lld samples set aside, [data] max_bad = %lld; the last: %s", l->section,
-            (long long)l->bad, (long long)l->keys.max_bad, why->message);
+            (long long)l->bad, (long long)l->keys.max_bad, named.message);
+    st_error_hint(e, "mend the data, or raise [data] max_bad");
     return ST_E_DATA;
 }
 
@@ -71,6 +112,16 @@ static int add_sample(st_loader *l, st_packed_row *row, int64_t record, const st
     return rc;
 }
 
+static void tell_cut(st_loader *l, const st_prepared *p)
+{
+    st_error e = {0};
+    if (!p->cut || l->told_cut) return;
+    l->told_cut = 1;
+    st_fail(&e, ST_E_DATA, "%d tokens, cut to %d; others that are too long are not told of", p->n + p->cut, p->n);
+    st_prepare_name(&e, p);
+    st_log_write(l->context.base->log, 2, l->section, "%s", e.message);
+}
+
 /* One sample to the row, or *full, or *end. A sample that cannot be used counts as taken. */
 static int take_one(st_loader *l, st_packed_row *row, int32_t hint, int *taken, int *full, int *end, st_error *e)
 {
@@ -84,16 +135,18 @@ static int take_one(st_loader *l, st_packed_row *row, int32_t hint, int *taken, 
     if (rc == ST_OK) {
         *full = !fits;
         *taken = fits;
-        if (fits) st_feed_pop(l->feed);
+        if (!fits) return ST_OK;
+        tell_cut(l, &s->p);
+        st_feed_pop(l->feed);
         return ST_OK;
     }
     if (s->code != ST_OK) why = *s->error;
-    if (rc != ST_E_DATA) {
+    if (rc == ST_E_DATA) rc = set_aside(l, &s->p, &why, e);
+    else {
         *e = why;
+        st_prepare_name(e, &s->p);
         st_error_context(e, "%s", l->section);
-        return rc;
     }
-    rc = set_aside(l, record, &why, e);
     if (rc == ST_OK) st_feed_pop(l->feed);
     return rc;
 }

@@ -35,6 +35,15 @@ void st_loader_permute_media(st_loader *, int on);
 typedef struct st_loader_state { uint64_t epoch; int64_t next; int64_t seen, bad; } st_loader_state;
 void st_loader_save(const st_loader *, st_loader_state *);
 int st_loader_restore(st_loader *, const st_loader_state *, st_error *);
+/* A record that was set aside, when it comes by for the first time. reason: without the record's name. */
+typedef struct st_bad_sample {
+    const char *section, *id, *reason;
+    int64_t record;
+} st_bad_sample;
+typedef int (*st_bad_fn)(void *ctx, const st_bad_sample *, st_error *); /* not ST_OK ends st_loader_next */
+void st_loader_on_bad(st_loader *, st_bad_fn, void *ctx);
+void st_loader_known_bad(st_loader *, int64_t record); /* told in an earlier part of the run: not again */
+int64_t st_loader_told(const st_loader *);             /* how many records were, known ones too */
 /* One record by index, for display, generation and tests. prompt 1: only up to the first trained token. *text: the
  * trained text. */
 int st_loader_sample(st_loader *, int64_t index, int prompt, st_arena *, st_prepared *out, const char **text,

@@ -26,6 +26,10 @@ struct st_loader {
     int32_t shuffle, permute, end_of_turn;
     int32_t last_used; /* samples of the last step: as many are made ready for the next one         */
     int64_t seen, bad; /* samples packed; records set aside in the first epoch (unshuffled: in this pass) */
-    uint8_t *told;     /* [count] the record's fault was logged                                     */
+    uint8_t *told;     /* [count] the record's fault was told                                       */
+    int64_t n_told;
+    int32_t lines, told_cut; /* lines of the log about such records; that a sample was cut          */
+    st_bad_fn on_bad;
+    void *on_bad_ctx;
 };
 #endif

@@ -90,7 +90,7 @@ static int32_t first_trained(const st_laid *l, int32_t from)
 
 /* prompt: in front of the first trained token. Else: at the row's capacity, if that costs no placeholder and leaves a
  * target. */
-static int cut(const st_preparer *p, const st_worker *w, int prompt, st_laid *l)
+static int cut(const st_preparer *p, const st_worker *w, int prompt, st_laid *l, int32_t *cut_off)
 {
     int32_t most = p->shape->max_len < p->shape->tokens ? p->shape->max_len : p->shape->tokens;
     int32_t first = first_trained(l, 1),
@@ -107,6 +107,7 @@ static int cut(const st_preparer *p, const st_worker *w, int prompt, st_laid *l)
         st_error_hint(w->error, "raise [batch] tokens and max_len, or lower the encoder's pixel limit");
         return ST_E_DATA;
     }
+    *cut_off = l->n - most;
     l->n = most;
     return ST_OK;
 }
@@ -150,6 +151,7 @@ static int prepare(const st_preparer *p, const st_worker *w, int64_t index, int 
                    st_prepared *out)
 {
     media_list list = {0};
+    int32_t cut_off = 0;
     int rc = p->dataset.get(p->dataset_self, w, index, s);
     if (rc != ST_OK) return w->error->code ? rc : st_fail(w->error, rc, "the data set cannot give it");
     if (s->n_ids == 0 && !p->tokenizer)
@@ -157,7 +159,7 @@ static int prepare(const st_preparer *p, const st_worker *w, int64_t index, int 
     ST_TRY(load_media(p, w, s, &list));
     st_chat_media media = {list.media, list.plan, list.n, &p->encoder, p->encoder_self};
     ST_TRY(st_chat_layout(&p->chat, p->tokenizer, w, s, &media, l));
-    ST_TRY(cut(p, w, prompt, l));
+    ST_TRY(cut(p, w, prompt, l, &cut_off));
     ST_TRY(check_ids(p, w, l));
     *out = (st_prepared){.n = l->n,
                          .n_runs = l->n_runs,
@@ -168,28 +170,37 @@ static int prepare(const st_preparer *p, const st_worker *w, int64_t index, int 
                          .runs = l->runs,
                          .items = list.item,
                          .index = index,
-                         .id = s->id ? s->id : ""};
+                         .id = s->id ? s->id : "",
+                         .cut = cut_off};
     list.n = out->n_items;
     ST_TRY(st_row_check(p->shape, out, w->error));
     ST_TRY(assign(p, w, out));
     return make_payloads(p, w, &list);
 }
 
-/* "record 12 (receipt_00012.png): what is wrong" */
-static void place(st_error *e, int64_t index, const char *id)
+void st_prepare_name(st_error *e, const st_prepared *p)
 {
-    if (id && id[0]) st_error_context(e, "record %lld (%s)", (long long)index, id);
-    else st_error_context(e, "record %lld", (long long)index);
+    if (p->id && p->id[0]) st_error_context(e, "record %lld (%s)", (long long)p->index, p->id);
+    else st_error_context(e, "record %lld", (long long)p->index);
+}
+
+/* As st_prepare, but the error does not name the record: *out tells index and id also then. */
+static int prepare_plain(const st_preparer *p, int64_t index, int prompt, st_arena *arena, st_prepared *out,
+                         st_laid *laid, st_error *e)
+{
+    st_worker w = {.size = sizeof w, .host = &p->base->host, .arena = arena, .error = e};
+    st_sample s = {.size = sizeof s};
+    int rc = prepare(p, &w, index, prompt, &s, laid, out);
+    if (rc != ST_OK) *out = (st_prepared){.index = index, .id = s.id ? s.id : ""};
+    return rc;
 }
 
 int st_prepare(const st_preparer *p, int64_t index, int prompt, st_arena *arena, st_prepared *out, const char **text,
                size_t *n_text, st_error *e)
 {
-    st_worker w = {.size = sizeof w, .host = &p->base->host, .arena = arena, .error = e};
-    st_sample s = {.size = sizeof s};
     st_laid l = {0};
-    int rc = prepare(p, &w, index, prompt, &s, &l, out);
-    if (rc != ST_OK) place(e, index, s.id);
+    int rc = prepare_plain(p, index, prompt, arena, out, &l, e);
+    if (rc != ST_OK) st_prepare_name(e, out);
     if (rc == ST_OK && text) *text = l.answer;
     if (rc == ST_OK && n_text) *n_text = l.n_answer;
     return rc;
@@ -232,23 +243,33 @@ static void copy_sample(block *b, const st_prepared *p, int32_t axes, st_kept_sa
     if (head) head->p = q;
 }
 
+static void copy_failure(block *b, const st_prepared *p, const st_error *e, st_kept_sample *out)
+{
+    st_kept_sample *head = take(b, out, sizeof *out);
+    st_error *error = take(b, e, sizeof *e);
+    const char *id = take(b, p->id, strlen(p->id) + 1);
+    if (!head) return;
+    head->error = error;
+    head->p = (st_prepared){.index = p->index, .id = id};
+}
+
 st_kept_sample *st_prepare_kept(const st_preparer *p, int64_t index)
 {
     st_arena *a = st_arena_create(0);
     st_prepared sample = {0};
+    st_laid laid = {0};
     st_error e = {0};
     st_kept_sample head = {0};
     block b = {0};
     if (!a) return NULL;
-    head.code = st_prepare(p, index, 0, a, &sample, NULL, NULL, &e);
-    if (head.code == ST_OK) copy_sample(&b, &sample, p->shape->axes, &head);
-    else take(&b, NULL, sizeof head), take(&b, NULL, sizeof e);
-    head.bytes = b.used;
-    b = (block){malloc(b.used), 0};
-    if (b.at && head.code == ST_OK) copy_sample(&b, &sample, p->shape->axes, &head);
-    if (b.at && head.code != ST_OK) {
-        st_kept_sample *bad = take(&b, &head, sizeof head);
-        bad->error = take(&b, &e, sizeof e);
+    head.code = prepare_plain(p, index, 0, a, &sample, &laid, &e);
+    for (int pass = 0; pass < 2; pass++) { /* counted, then copied */
+        if (head.code == ST_OK) copy_sample(&b, &sample, p->shape->axes, &head);
+        else copy_failure(&b, &sample, &e, &head);
+        if (pass) break;
+        head.bytes = b.used;
+        b = (block){malloc(b.used), 0};
+        if (!b.at) break;
     }
     st_arena_destroy(a);
     return (st_kept_sample *)b.at;

@@ -32,9 +32,11 @@ int st_prepare(const st_preparer *, int64_t index, int prompt, st_arena *, st_pr
 /* The outcome for one record in one block of memory, so that it can be kept. */
 typedef struct st_kept_sample {
     size_t bytes; /* of the block                                          */
-    int32_t code; /* ST_OK, or why there is none; then `error` holds the words */
-    st_prepared p;
+    int32_t code; /* ST_OK, or why there is none; then `error` holds the words, without the record's name */
+    st_prepared p; /* also then with index and id                          */
     st_error *error;
 } st_kept_sample;
+/* "record 12 (receipt_00012.png): what is wrong" */
+void st_prepare_name(st_error *, const st_prepared *);
 st_kept_sample *st_prepare_kept(const st_preparer *, int64_t index); /* malloc'd; NULL: no memory at all */
 #endif

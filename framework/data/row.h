@@ -28,6 +28,7 @@ typedef struct st_prepared {
     const st_media_run *runs; const st_item *items;
     int64_t index;                  /* record, for messages; -1 none                                        */
     const char *id;
+    int32_t cut;                    /* tokens cut off at its end, because a row takes no more               */
 } st_prepared;
 
 /* Members as st_row (strata/step.h), tightly stored; addresses fixed for the life of the row. */

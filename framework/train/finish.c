@@ -120,6 +120,7 @@ int st_run_report(st_run *r, st_error *e)
     if (r->valid && k->show > 0 && !r->stop.signal) ST_TRY(show_texts(r, e));
     if (r->stop.signal) return ST_OK;
     st_progress_clear(r->line);
+    st_run_count_samples(r);
     st_log_write(r->base->log, 3, "train",
                  "%lld steps, %lld tokens (%lld trained) in %.0f s, %.0f tokens/s while training; output in %s",
                  (long long)r->at.step, (long long)r->at.tokens, (long long)r->at.trained, st_progress_seconds(r->line),

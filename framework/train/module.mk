@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 framework_libstrata_la_SOURCES += \
+  framework/train/bad_samples.c \
   framework/train/bench.c \
   framework/train/bench.h \
   framework/train/config.c \

@@ -35,6 +35,9 @@ int st_run_damaged(const st_run *, int rc, st_error *); /* adds what to do about
 /* start.c: the device, the weights, then the folder. */
 int st_run_open_model(st_run *, st_error *); /* plans, opens, makes rows */
 int st_run_start(st_run *, st_error *);
+/* bad_samples.c: names records that are set aside, in the folder; tells how many they were. */
+int st_run_watch_samples(st_run *, st_error *);
+void st_run_count_samples(const st_run *);
 /* finish.c: checkpoints and evaluations on the way and at the end. */
 int st_run_save(st_run *, st_error *);
 int st_run_evaluate(st_run *, st_error *);

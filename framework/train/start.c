@@ -101,6 +101,7 @@ static int open_folder(st_run *r, st_error *e)
     ST_TRY(st_log_file(r->base->log, st_path_join(r->arena, r->output, "log"), e));
     log_head(r);
     ST_TRY(write_spec(r, e));
+    ST_TRY(st_run_watch_samples(r, e));
     return st_metrics_open(st_path_join(r->arena, r->output, "metrics.jsonl"), r->resumed ? r->at.step : -1,
                            &r->metrics, e);
 }
