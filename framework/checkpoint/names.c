@@ -66,6 +66,8 @@ static int read_part(const load *l, const st_model_weight *w, const st_file_name
         st_fail(e, ST_E_CONFIG, "%s: no tensor %s, needed for weight %s", l->dir, f->file_name, w->path);
         if (strcmp(f->file_name, "lm_head.weight") == 0)
             st_error_hint(e, "set [stack] tie_embeddings = yes when the head is the embedding, or add the tensor");
+        if (strncmp(f->file_name, "mtp.", 4) == 0)
+            st_error_hint(e, "remove what follows '/' in [stack] pattern, or take weights that hold the depth");
         return ST_E_CONFIG;
     }
     if (t->count != want || (t->nd > 0 && w->sec_dim == 0 && t->dim[0] != f->n)) {
