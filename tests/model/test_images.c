@@ -200,9 +200,51 @@ static void blocks_without_rotation_need_no_tables(void **state)
     fixture_close(f);
 }
 
+/* The largest gradient of the encoder's weights. */
+static double vision_gradient(fixture *f)
+{
+    double most = 0;
+    st_error e = {0};
+
+    for (int32_t i = 0; i < f->model->n_weights; i++) {
+        const model_weight *w = f->model->weights[i];
+        double *g = ST_NEW_N(f->arena, double, w->pub.count);
+        if (!w->trains || !strcmp(w->pub.part, "language")) continue;
+        need_ok(st_model_read(f->model, i, ST_READ_GRAD, g, &e), &e);
+        for (int64_t k = 0; k < w->pub.count; k++) most = fmax(most, fabs(g[k]));
+    }
+    return most;
+}
+
+/* Text alone, pictures alone and both of them are rows of one step. It trains, and text gives the encoder nothing. */
+static void rows_of_every_kind_train_together(void **state)
+{
+    static const int text[] = {17, 0}, picture[] = {12, 0};
+    fixture *f = fixture_open(SPEC, 1);
+    st_packed_row *rows[3] = {make_row(f, text, 0, 5, 1), make_row(f, picture, 1, 5, 1), make_row(f, packed, 0, 5, 1)};
+    st_step_result s = {0};
+    st_error e = {0};
+    double first = 0;
+
+    gradients(f, rows[0]);
+    assert_true(vision_gradient(f) == 0);
+    gradients(f, rows[1]);
+    assert_true(vision_gradient(f) > 0);
+    for (int i = 1; i <= 20; i++) {
+        const st_schedule at = {.size = sizeof at, .step = i, .lr = 1e-2, .lr_scale = 1};
+        need_ok(st_model_step(f->model, (const st_packed_row *const *)rows, 3, &at, 1, &s, &e), &e);
+        assert_int_equal(s.skipped, 0);
+        if (i == 1) first = s.loss;
+    }
+    print_message("# loss %.3f to %.3f\n", first, s.loss);
+    assert_true(s.loss < 0.7 * first);
+    fixture_close(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_of_every_kind_train_together),
         cmocka_unit_test(gradients_equal_differences),
         cmocka_unit_test(packed_row_equals_segments_alone),
         cmocka_unit_test(recompute_gives_the_same_bits),
