@@ -33,6 +33,22 @@ static void on_read(png_structp png, png_bytep to, png_size_t n)
     r->at += n;
 }
 
+/* Each chunk must lie inside the file: the library takes as much memory as a chunk claims before it reads it. */
+static int check_chunks(const st_image_job *job)
+{
+    size_t at = 8; /* behind the signature */
+    while (job->n - at >= 12) {
+        const uint8_t *p = job->data + at;
+        uint32_t length = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+        if (length > job->n - at - 12)
+            return st_fail(job->error, ST_E_DATA, "damaged PNG picture: the chunk at byte %zu, of %u bytes, is cut short",
+                           at, length);
+        if (!memcmp(p + 4, "IEND", 4)) return ST_OK;
+        at += 12 + (size_t)length;
+    }
+    return ST_OK; /* without an end: the library's to tell */
+}
+
 /* Everything becomes 8-bit RGB or RGBA. */
 static void set_transforms(reader *r)
 {
@@ -93,6 +109,7 @@ int st_png_decode(st_image_job *job)
 {
     reader r = {.job = job};
     int rc;
+    ST_TRY(check_chunks(job));
     r.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &r, on_error, on_warning);
     if (r.png) r.info = png_create_info_struct(r.png);
     if (r.info) r.end = png_create_info_struct(r.png);

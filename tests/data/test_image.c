@@ -123,6 +123,19 @@ static void kept_files(void **state)
     st_arena_destroy(a);
 }
 
+/* A few bytes of file that claim 1.6 GB of EXIF: refused by what they claim, before memory is taken. */
+static void chunk_larger_than_the_file(void **state)
+{
+    static const char png[] = "\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x30\0\0\0\x40\x08\x02\0\0\0\xd3\x42\x63\x11"
+                              "\x5f\0\0\x1a" "eXIfMM\0*";
+    st_arena *a = st_arena_create(0);
+    st_image im;
+    st_error e = {0};
+    assert_int_equal(st_image_decode(png, sizeof png - 1, &on_white, a, &im, &e), ST_E_DATA);
+    if (!strstr(e.message, "the chunk at byte 33, of 1593835546 bytes, is cut short")) fail_msg("%s", e.message);
+    st_arena_destroy(a);
+}
+
 static void kept_details(void **state)
 {
     static const uint8_t black[3] = {0, 0, 0}, white[3] = {255, 255, 255}, near[3] = {240, 240, 240};
@@ -396,6 +409,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kept_files),        cmocka_unit_test(kept_details), cmocka_unit_test(every_png),
+        cmocka_unit_test(chunk_larger_than_the_file),
         cmocka_unit_test(every_orientation), cmocka_unit_test(cut_anywhere), cmocka_unit_test(limits),
     };
     return cmocka_run_group_tests_name("image", tests, NULL, NULL);

@@ -9,11 +9,13 @@ shift 2
 top=$PWD/fuzz
 mkdir -p "$top/corpus" "$top/faults" "$top/log"
 sh "$ST_SRCDIR/tests/fuzz/seeds.sh" "$top/seeds"
+scratch=${TMPDIR:-/tmp}
+[ ! -w /dev/shm ] || scratch=/dev/shm # each input becomes a file
 export FUZZ_TOKENIZER="$ST_SRCDIR/tests/golden/tokenizer/tokenizer.json"
 
 one() {
     name=$1
-    FUZZ_DIR=$(mktemp -d "${TMPDIR:-/tmp}/strata-fuzz-XXXXXX")
+    FUZZ_DIR=$(mktemp -d "$scratch/strata-fuzz-XXXXXX")
     export FUZZ_DIR
     mkdir -p "$top/corpus/$name"
     status=0
