@@ -14,7 +14,7 @@ includes() {
 # shared TREE FILE NAME: the header lies in a folder beside FILE's that is no plugin, but what plugins of this kind share
 shared() {
     header=$1/$(dirname "$2")/$3
-    [ -e "$header" ] && ! grep -qs st_plugin_v1 "$(dirname "$header")"/*
+    [ -e "$header" ] && ! grep -qsi st_plugin_v1 "$(dirname "$header")"/*
 }
 
 # plugins_are_clean TREE: "..." names a file of the same folder or of one that its kind shares; <strata/...> is public; other

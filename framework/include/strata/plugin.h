@@ -74,6 +74,19 @@ typedef const st_plugin *(*st_plugin_fn)(void); /* exported as st_plugin_v1 */
     (kind), (uint32_t)sizeof(st_tensor), (uint32_t)sizeof(st_param)
 #define ST_COUNT(a) ((uint32_t)(sizeof(a) / sizeof((a)[0])))
 
+/* A plugin's export (C; a C++ plugin writes the function): kind, type of an instance, its table of operations, then the members
+ * that are its own. ST_PARAMS names its parameter table, ST_KERNEL_TABLE the private table of its kernel modules. */
+#define ST_PARAMS(table) .params = (table), .n_params = ST_COUNT(table)
+#define ST_KERNEL_TABLE(iface, T) .kernel_iface = (iface), .kernel_size = (uint32_t)sizeof(T)
+#define ST_PLUGIN_V1(kind, T, table, ...) \
+    ST_EXPORT const st_plugin *st_plugin_v1(void); \
+    ST_EXPORT const st_plugin *st_plugin_v1(void) \
+    { \
+        static const st_plugin plugin = { \
+            ST_PLUGIN_HEAD(kind), .self_size = (uint32_t)sizeof(T), .ops = &(table), __VA_ARGS__}; \
+        return &plugin; \
+    }
+
 /* One per device. The first fault stays (compare-and-swap of code from 0); it makes ST_S_SKIP non-zero on all ranks, so the
  * step changes no weight; the host reads it with the metrics, without waiting, and words it with layer, symbol and text.
  * Never grows. */
@@ -112,4 +125,16 @@ typedef struct st_kernels {
     const void *table;
     int (*init)(const st_host *, int ordinal); /* (optional) once per device and run, before any launch or capture    */
 } st_kernels;
+
+/* What a kernel module exports, around its table, a static const struct of entries. */
+#define ST_KERNELS_OF(iface_, entries, plugin_, backend_, version_, toolchain_, archs_, init_) \
+    {ST_KERNEL_MAGIC, ST_ABI_MAJOR, ST_ABI_TARGET, (uint32_t)sizeof(st_kernels), (iface_), (uint32_t)sizeof(entries), \
+     (plugin_), (backend_), (version_), (toolchain_), (archs_), &(entries), (init_)}
+#define ST_KERNELS_V1(...) \
+    ST_EXPORT const st_kernels *st_kernels_v1(void); \
+    ST_EXPORT const st_kernels *st_kernels_v1(void) \
+    { \
+        static const st_kernels kernels = ST_KERNELS_OF(__VA_ARGS__); \
+        return &kernels; \
+    }
 #endif

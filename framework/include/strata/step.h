@@ -155,6 +155,24 @@ ST_FN int st_linear_bwd(st_step *s, st_wid w, const st_tensor *x, const st_tenso
     return s->api->linear_bwd(s, &a);
 }
 
+/* The same with a bias (-1: none) and an activation: aux receives the value before it and goes into the backward. */
+ST_FN int st_linear_act(st_step *s, st_wid w, st_wid bias, int32_t act, const st_tensor *x, const st_tensor *y, const st_tensor *aux)
+{
+    st_linear_args a = {(uint32_t)sizeof(st_linear_args), 0, w, bias, act, 0, x, y, aux, NULL, NULL};
+    return s->api->linear(s, &a);
+}
+ST_FN int st_linear_act_bwd(st_step *s, st_wid w, st_wid bias, int32_t act, const st_tensor *x, const st_tensor *aux,
+                            const st_tensor *dy, const st_tensor *dx, uint32_t flags)
+{
+    st_linear_args a = {(uint32_t)sizeof(st_linear_args), flags, w, bias, act, 0, x, NULL, aux, dy, dx};
+    return s->api->linear_bwd(s, &a);
+}
+ST_FN int st_linear_bias(st_step *s, st_wid w, st_wid bias, const st_tensor *x, const st_tensor *y)
+{ return st_linear_act(s, w, bias, 0, x, y, NULL); }
+ST_FN int st_linear_bias_bwd(st_step *s, st_wid w, st_wid bias, const st_tensor *x, const st_tensor *dy, const st_tensor *dx,
+                             uint32_t flags)
+{ return st_linear_act_bwd(s, w, bias, 0, x, NULL, dy, dx, flags); }
+
 /* Collectives, enqueued on the current lane. All ranks of the group make the same calls in the same order, also with nothing to
  * send. dim 0 is cut into equal blocks in rank order. Group of size 1: a plain copy. send = recv for all-reduce only. */
 ST_FN int st_collective(st_step *s, uint32_t what, uint32_t group, const st_tensor *send, const st_tensor *recv)

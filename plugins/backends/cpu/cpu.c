@@ -201,20 +201,11 @@ static const st_backend_ops backend_ops = {
     .describe = describe,
 };
 
-static const st_plugin plugin = {
-    ST_PLUGIN_HEAD(ST_KIND_BACKEND),
-    .n_params = ST_COUNT(params),
-    .self_size = sizeof(struct cpu_self),
+ST_PLUGIN_V1(ST_KIND_BACKEND, struct cpu_self, backend_ops, ST_PARAMS(params),
     .name = "cpu",
     .version = "0.1.0",
     .license = "Apache-2.0",
     .author = "the strata authors",
     .summary = "CPU device with threads and OpenBLAS",
-    .params = params,
-    .ops = &backend_ops,
-    .description =
-        "Runs in f32 or f64. Products go to OpenBLAS in fixed tiles, so results do not depend on the thread count.",
-};
-
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void) { return &plugin; }
+    .description = "Runs in f32 or f64. Products go to OpenBLAS in fixed tiles, so results do not depend on the thread "
+                   "count.")

@@ -177,20 +177,11 @@ static const st_comm_ops ops = {
     .abort = abort_comm,
 };
 
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_plugin p = {
-        ST_PLUGIN_HEAD(ST_KIND_COMM),
-        .self_size = 1,
-        .ops = &ops,
-        .caps = ST_CAP_TRAIN | ST_CAP_TENSOR | ST_CAP_CONTEXT | ST_CAP_EXPERT,
-        .name = "self",
-        .version = "0.1.0",
-        .license = "Apache-2.0",
-        .author = "the strata authors",
-        .summary = "a group of one rank",
-        .description = "All collectives of one process, as copies in host memory.",
-    };
-    return &p;
-}
+ST_PLUGIN_V1(ST_KIND_COMM, char, ops,
+    .caps = ST_CAP_TRAIN | ST_CAP_TENSOR | ST_CAP_CONTEXT | ST_CAP_EXPERT,
+    .name = "self",
+    .version = "0.1.0",
+    .license = "Apache-2.0",
+    .author = "the strata authors",
+    .summary = "a group of one rank",
+    .description = "All collectives of one process, as copies in host memory.")

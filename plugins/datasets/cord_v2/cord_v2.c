@@ -250,25 +250,15 @@ static const st_param params[] = {
               "has them"),
 };
 
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_dataset_ops ops = {
-        .size = sizeof ops, .open = cord_open, .count = cord_count, .get = cord_get, .close = cord_close};
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_DATASET),
-        .n_params = ST_COUNT(params),
-        .self_size = sizeof(struct cord),
-        .name = "cord_v2",
-        .version = "0.1.0",
-        .license = "Apache-2.0",
-        .author = "the strata authors",
-        .summary = "receipts in the layout of CORD-V2",
-        .description =
-            "A folder with pictures and metadata.jsonl (file_name, ground_truth). The answer is the tagged text of "
-            "gt_parse. Evaluation scores the beginning of words and the leading digits of amounts as content.",
-        .params = params,
-        .ops = &ops,
-    };
-    return &plugin;
-}
+static const st_dataset_ops ops = {
+    .size = sizeof ops, .open = cord_open, .count = cord_count, .get = cord_get, .close = cord_close};
+
+ST_PLUGIN_V1(ST_KIND_DATASET, struct cord, ops, ST_PARAMS(params),
+    .name = "cord_v2",
+    .version = "0.1.0",
+    .license = "Apache-2.0",
+    .author = "the strata authors",
+    .summary = "receipts in the layout of CORD-V2",
+    .description = "A folder with pictures and metadata.jsonl (file_name, ground_truth). The answer is the tagged "
+                   "text of gt_parse. Evaluation scores the beginning of words and the leading digits of amounts "
+                   "as content.")

@@ -195,23 +195,13 @@ static const st_param params[] = {
     ST_INT(struct mock, height, "64", 2, 16384, "pixels", 0, "of a picture"),
 };
 
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_dataset_ops ops = {.size = sizeof ops, .open = mock_open, .count = mock_count, .get = mock_get};
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_DATASET),
-        .n_params = ST_COUNT(params),
-        .self_size = sizeof(struct mock),
-        .name = "mock",
-        .version = "0.1.0",
-        .license = "Apache-2.0",
-        .author = "the strata authors",
-        .summary = "seeded synthetic samples, no files",
-        .description =
-            "Ready token ids of random length, or pictures of four gray fields with an answer that spells them.",
-        .params = params,
-        .ops = &ops,
-    };
-    return &plugin;
-}
+static const st_dataset_ops ops = {.size = sizeof ops, .open = mock_open, .count = mock_count, .get = mock_get};
+
+ST_PLUGIN_V1(ST_KIND_DATASET, struct mock, ops, ST_PARAMS(params),
+    .name = "mock",
+    .version = "0.1.0",
+    .license = "Apache-2.0",
+    .author = "the strata authors",
+    .summary = "seeded synthetic samples, no files",
+    .description = "Ready token ids of random length, or pictures of four gray fields with an answer that spells "
+                   "them.")

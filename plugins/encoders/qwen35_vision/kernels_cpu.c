@@ -115,17 +115,8 @@ static int rotary(const st_queue *q, const struct vision_rotary *a)
     return ST_OK;
 }
 
-ST_EXPORT const st_kernels *st_kernels_v1(void);
-ST_EXPORT const st_kernels *st_kernels_v1(void)
-{
-    static const struct vision_kernels table = {
-        .patchify = patchify, .position = position, .position_bwd = position_bwd, .rotary = rotary,
-    };
-    static const st_kernels kernels = {
-        .magic = ST_KERNEL_MAGIC, .abi_major = ST_ABI_MAJOR, .abi_minor = ST_ABI_TARGET, .size = sizeof kernels,
-        .iface = QWEN35_VISION_IFACE, .table_size = sizeof table, .plugin = "qwen35_vision", .backend = "cpu",
-        .version = "0.1.0", .toolchain = "", .archs = "", .table = &table,
-    };
+static const struct vision_kernels table = {
+    .patchify = patchify, .position = position, .position_bwd = position_bwd, .rotary = rotary,
+};
 
-    return &kernels;
-}
+ST_KERNELS_V1(QWEN35_VISION_IFACE, table, "qwen35_vision", "cpu", "0.1.0", "", "", NULL)

@@ -218,21 +218,6 @@ static void make_view(const struct vision *m, const st_media_batch *b, st_tensor
     v->view = (st_view){.row = &v->row, .rotary = m->head_dim ? &v->rotary : NULL};
 }
 
-static void linear(st_step *s, st_wid w, st_wid bias, const st_tensor *x, const st_tensor *y, int32_t act,
-                   const st_tensor *aux)
-{
-    s->api->linear(s,
-                   &(st_linear_args){
-                       .size = sizeof(st_linear_args), .w = w, .bias = bias, .act = act, .x = x, .y = y, .aux = aux});
-}
-
-static void linear_bwd(st_step *s, st_wid w, st_wid bias, const st_tensor *x, const st_tensor *dy, const st_tensor *dx,
-                       int32_t act, const st_tensor *aux)
-{
-    s->api->linear_bwd(s, &(st_linear_args){.size = sizeof(st_linear_args), .w = w, .bias = bias, .act = act, .x = x,
-                                            .aux = aux, .dy = dy, .dx = dx});
-}
-
 static void merger_norm(const struct vision *m, st_step *s, const st_tensor *last, const st_tensor *n,
                         const st_tensor *rstd, const st_tensor *mean)
 {
@@ -270,7 +255,7 @@ static int forward(const void *self, st_step *s, const st_media_batch *b, const 
 
     fill_patches(m, s, b, &patches);
     fill_rotary(m, s, b, &cos_t, &sin_t);
-    linear(s, m->patch_w, m->patch_b, &patches, &stem, ST_ACT_NONE, NULL);
+    st_linear_bias(s, m->patch_w, m->patch_b, &patches, &stem);
     struct vision_position position = {.batch = device_batch(m, b),
                                        .g = vision_geometry(m),
                                        .width = m->hidden,
@@ -284,8 +269,8 @@ static int forward(const void *self, st_step *s, const st_media_batch *b, const 
     st_stack(s, m->stack, &v.view, &stem, -1, &last);
 
     merger_norm(m, s, &last, &normed, &rstd, &mean);
-    linear(s, m->fc1_w, m->fc1_b, &merged, &hidden, ST_ACT_GELU_ERF, &pre);
-    linear(s, m->fc2_w, m->fc2_b, &hidden, features, ST_ACT_NONE, NULL);
+    st_linear_act(s, m->fc1_w, m->fc1_b, ST_ACT_GELU_ERF, &merged, &hidden, &pre);
+    st_linear_bias(s, m->fc2_w, m->fc2_b, &hidden, features);
     return st_status(s);
 }
 
@@ -307,8 +292,8 @@ static void merger_bwd(const struct vision *m, st_step *s, const st_tensor *d_fe
         merger_norm(m, s, &last, &normed, NULL, NULL);
     }
     merged = shuffled(m, normed);
-    linear_bwd(s, m->fc2_w, m->fc2_b, &hidden, d_features, &d_hidden, ST_ACT_NONE, NULL);
-    linear_bwd(s, m->fc1_w, m->fc1_b, &merged, &d_hidden, &d_merged, ST_ACT_GELU_ERF, &pre);
+    st_linear_bias_bwd(s, m->fc2_w, m->fc2_b, &hidden, d_features, &d_hidden, 0);
+    st_linear_act_bwd(s, m->fc1_w, m->fc1_b, ST_ACT_GELU_ERF, &merged, &pre, &d_hidden, &d_merged, 0);
 
     st_tensor w = st_w(s, m->norm_w), bias = st_w(s, m->norm_b);
     st_tensor dw = st_grad(s, m->norm_w, NULL), db = st_grad(s, m->norm_b, NULL);
@@ -341,7 +326,7 @@ static void stem_bwd(const struct vision *m, st_step *s, const st_media_batch *b
         patches = st_scratch(s, s->dtype, m->units, vision_patch_values(m));
         fill_patches(m, s, b, &patches);
     }
-    linear_bwd(s, m->patch_w, m->patch_b, &patches, d_stem, NULL, ST_ACT_NONE, NULL);
+    st_linear_bias_bwd(s, m->patch_w, m->patch_b, &patches, d_stem, NULL, 0);
 }
 
 static int backward(const void *self, st_step *s, const st_media_batch *b, const st_tensor *d_features)
@@ -392,32 +377,20 @@ static const st_param params[] = {
              "deviation of the position table at start; 0: as other weights"),
 };
 
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_encoder_ops ops = {
-        .size = sizeof ops, .n_slots = ST_COUNT(slots), .n_maps = ST_COUNT(maps), .slots = slots, .maps = maps,
-        .configure = configure, .capacity = qwen35_vision_capacity, .measure = qwen35_vision_measure,
-        .layout = qwen35_vision_layout, .prepare = qwen35_vision_prepare, .collate = qwen35_vision_collate,
-        .forward = forward, .backward = backward, .cost = cost,
-    };
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_ENCODER),
-        .n_params = ST_COUNT(params),
-        .self_size = sizeof(struct vision),
-        .kernel_iface = QWEN35_VISION_IFACE,
-        .kernel_size = sizeof(struct vision_kernels),
-        .caps = ST_CAP_TRAIN,
-        .name = "qwen35_vision",
-        .version = "0.1.0",
-        .license = "Apache-2.0",
-        .author = "the strata authors",
-        .summary = "the vision tower of Qwen3.5-VL",
-        .description = "Pictures of any size become patches, pass blocks of layer plugins and are merged into rows "
-                       "of the decoder's width.",
-        .params = params,
-        .ops = &ops,
-    };
+static const st_encoder_ops ops = {
+    .size = sizeof ops, .n_slots = ST_COUNT(slots), .n_maps = ST_COUNT(maps), .slots = slots, .maps = maps,
+    .configure = configure, .capacity = qwen35_vision_capacity, .measure = qwen35_vision_measure,
+    .layout = qwen35_vision_layout, .prepare = qwen35_vision_prepare, .collate = qwen35_vision_collate,
+    .forward = forward, .backward = backward, .cost = cost,
+};
 
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_ENCODER, struct vision, ops, ST_PARAMS(params),
+    ST_KERNEL_TABLE(QWEN35_VISION_IFACE, struct vision_kernels),
+    .caps = ST_CAP_TRAIN,
+    .name = "qwen35_vision",
+    .version = "0.1.0",
+    .license = "Apache-2.0",
+    .author = "the strata authors",
+    .summary = "the vision tower of Qwen3.5-VL",
+    .description = "Pictures of any size become patches, pass blocks of layer plugins and are merged into rows of "
+                   "the decoder's width.")

@@ -32,27 +32,16 @@ static const st_param params[] = {
     ST_FLOAT(struct lm, weight, "1", 0, 1e6, "", 0, "factor on its gradient; the loss is logged without it"),
 };
 
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_head_ops ops = {
-        .size = sizeof ops, .first_depth = 0, .depths = 1, .configure = configure, .loss = loss, .cost = cost,
-    };
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_HEAD),
-        .n_params = ST_COUNT(params),
-        .self_size = sizeof(struct lm),
-        .caps = ST_CAP_TRAIN,
-        .name = "lm",
-        .version = "0.1.0",
-        .license = "Apache-2.0",
-        .author = "the strata authors",
-        .summary = "next-token prediction",
-        .description = "Cross-entropy of the next token, summed over trained tokens and divided by their number "
-                       "in the whole step.",
-        .params = params,
-        .ops = &ops,
-    };
+static const st_head_ops ops = {
+    .size = sizeof ops, .first_depth = 0, .depths = 1, .configure = configure, .loss = loss, .cost = cost,
+};
 
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_HEAD, struct lm, ops, ST_PARAMS(params),
+    .caps = ST_CAP_TRAIN,
+    .name = "lm",
+    .version = "0.1.0",
+    .license = "Apache-2.0",
+    .author = "the strata authors",
+    .summary = "next-token prediction",
+    .description = "Cross-entropy of the next token, summed over trained tokens and divided by their number in the "
+                   "whole step.")

@@ -237,35 +237,24 @@ static const st_param params[] = {
     ST_BOOL(struct mtp, repeated, "no", ST_PF_FIXED, "one set of weights for all depths, which must have equal layers"),
 };
 
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_head_ops ops = {
-        .size = sizeof ops,
-        .n_maps = ST_COUNT(maps),
-        .maps = maps,
-        .first_depth = 1,
-        .depths = -1,
-        .configure = configure,
-        .loss = loss,
-        .cost = cost,
-    };
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_HEAD),
-        .n_params = ST_COUNT(params),
-        .self_size = sizeof(struct mtp),
-        .caps = ST_CAP_TRAIN,
-        .needs = ST_CAP_SHIFTABLE,
-        .name = "mtp",
-        .version = "0.1.0",
-        .license = "Apache-2.0",
-        .author = "the strata authors",
-        .summary = "multi-token prediction: each depth looks one token further",
-        .description = "What follows the k-th '/' of the pattern predicts, from the state of the depth before and the "
-                       "embedding of the token k places on, the token after that one.",
-        .params = params,
-        .ops = &ops,
-    };
+static const st_head_ops ops = {
+    .size = sizeof ops,
+    .n_maps = ST_COUNT(maps),
+    .maps = maps,
+    .first_depth = 1,
+    .depths = -1,
+    .configure = configure,
+    .loss = loss,
+    .cost = cost,
+};
 
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_HEAD, struct mtp, ops, ST_PARAMS(params),
+    .caps = ST_CAP_TRAIN,
+    .needs = ST_CAP_SHIFTABLE,
+    .name = "mtp",
+    .version = "0.1.0",
+    .license = "Apache-2.0",
+    .author = "the strata authors",
+    .summary = "multi-token prediction: each depth looks one token further",
+    .description = "What follows the k-th '/' of the pattern predicts, from the state of the depth before and the "
+                   "embedding of the token k places on, the token after that one.")

@@ -134,16 +134,6 @@ static void norm_heads(const attention *m, st_step *s, const parts *p, const st_
     ST_OP(s, norm, &(st_norm){ST_NORM_RMS1P, 0, m->eps, &p->k, &none, &wk, &none, &none, &k, rstd_k, &none});
     rotate(m, s, &q, &k, 0);
 }
-static int linear(st_step *s, st_wid w, st_wid bias, const st_tensor *x, const st_tensor *y)
-{
-    return s->api->linear(s, &(st_linear_args){.size = sizeof(st_linear_args), .w = w, .bias = bias, .x = x, .y = y});
-}
-static int linear_bwd(st_step *s, st_wid w, st_wid bias, const st_tensor *x, const st_tensor *dy, const st_tensor *dx)
-{
-    return s->api->linear_bwd(
-        s, &(st_linear_args){.size = sizeof(st_linear_args), .w = w, .bias = bias, .x = x, .dy = dy, .dx = dx});
-}
-
 static int forward(const void *self, st_step *s, const st_tensor *x, const st_tensor *y)
 {
     const attention *m = self;
@@ -153,7 +143,7 @@ static int forward(const void *self, st_step *s, const st_tensor *x, const st_te
     const parts p = parts_of(m, proj);
     st_tensor q = p.q, k = p.k, result = out, a = heads_view(m, out);
 
-    linear(s, m->qkv, m->qkv_bias, x, &proj);
+    st_linear_bias(s, m->qkv, m->qkv_bias, x, &proj);
     if (m->qk_norm) {
         const st_tensor normed = st_keep(s, NORMED, s->dtype, n, w + kv_width(m));
         const st_tensor rq = st_keep(s, RSTD_Q, s->acc_dtype, n, m->heads),
@@ -178,7 +168,7 @@ static int forward(const void *self, st_step *s, const st_tensor *x, const st_te
         const st_tensor gated = heads_view(m, result);
         ST_OP(s, glu, ST_ACT_SIGMOID, &p.gate, &a, &gated);
     }
-    return linear(s, m->out, m->out_bias, &result, y);
+    return st_linear_bias(s, m->out, m->out_bias, &result, y);
 }
 
 /* dq and dk of the rotated, normed heads to those of the projection */
@@ -201,7 +191,7 @@ static void out_backward(const attention *m, st_step *s, const parts *p, const p
     const size_t mark = st_mark(s);
     const st_tensor a = heads_view(m, *out), da = heads_view(m, *d_out);
     if (!m->gate) {
-        linear_bwd(s, m->out, m->out_bias, out, dy, d_out);
+        st_linear_bias_bwd(s, m->out, m->out_bias, out, dy, d_out, 0);
         return;
     }
     st_tensor gated = st_kept(s, GATED);
@@ -211,7 +201,7 @@ static void out_backward(const attention *m, st_step *s, const parts *p, const p
         const st_tensor view = heads_view(m, gated);
         ST_OP(s, glu, ST_ACT_SIGMOID, &p->gate, &a, &view);
     }
-    linear_bwd(s, m->out, m->out_bias, &gated, dy, &dgated);
+    st_linear_bias_bwd(s, m->out, m->out_bias, &gated, dy, &dgated, 0);
     ST_OP(s, glu_bwd, ST_ACT_SIGMOID, &p->gate, &a, &dg, &dp->gate, &da);
     st_release(s, mark);
 }
@@ -252,7 +242,7 @@ static int backward(const void *self, st_step *s, const st_tensor *x, const st_t
                      .max_len = s->row->max_len});
     rotate(m, s, &dq, &dk, 1);
     if (m->qk_norm) norm_heads_bwd(m, s, &p, &dp, &dq, &dk);
-    return linear_bwd(s, m->qkv, m->qkv_bias, x, &dproj, dx);
+    return st_linear_bias_bwd(s, m->qkv, m->qkv_bias, x, &dproj, dx, 0);
 }
 
 /* Megatron counts half of all pairs and no gate; what is really visible of a segment of L tokens is L (L + 1) / 2
@@ -310,25 +300,13 @@ static const st_layer_ops ops = {
     .backward = backward,
     .cost = cost,
 };
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_LAYER),
-        .n_params = ST_COUNT(params),
-        .self_size = sizeof(attention),
-        .caps = ST_CAP_TRAIN | ST_CAP_LINEAR_X,
-        .name = "attention",
-        .version = "0.1.0",
-        .license = "Apache-2.0",
-        .author = "The strata authors",
-        .summary = "softmax attention within segments, gated or plain",
-        .description =
-            "Grouped key heads, optional output gate, head norms, biases, causal mask and rotation. Defaults are those "
-            "of "
-            "Qwen3.5's decoder; vision blocks set gate = no, qk_norm = no, bias = yes, causal = no, names = vision.",
-        .params = params,
-        .ops = &ops,
-    };
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_LAYER, attention, ops, ST_PARAMS(params),
+    .caps = ST_CAP_TRAIN | ST_CAP_LINEAR_X,
+    .name = "attention",
+    .version = "0.1.0",
+    .license = "Apache-2.0",
+    .author = "The strata authors",
+    .summary = "softmax attention within segments, gated or plain",
+    .description = "Grouped key heads, optional output gate, head norms, biases, causal mask and rotation. "
+                   "Defaults are those of Qwen3.5's decoder; vision blocks set gate = no, qk_norm = no, bias = "
+                   "yes, causal = no, names = vision.")

@@ -171,24 +171,12 @@ static const st_layer_ops ops = {
     .backward = backward,
     .cost = cost,
 };
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_LAYER),
-        .n_params = ST_COUNT(params),
-        .self_size = sizeof(delta),
-        .kernel_iface = GDN_IFACE,
-        .kernel_size = sizeof(gdn_kernels),
-        .caps = ST_CAP_TRAIN,
-        .name = "delta_rule",
-        .version = GDN_VERSION,
-        .license = "Apache-2.0",
-        .author = "The strata authors",
-        .summary = "the gated delta rule alone, for checks",
-        .description = "x holds q, k, v, beta, g and initial states, y the outputs and final states.",
-        .params = params,
-        .ops = &ops,
-    };
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_LAYER, delta, ops, ST_PARAMS(params),
+    ST_KERNEL_TABLE(GDN_IFACE, gdn_kernels),
+    .caps = ST_CAP_TRAIN,
+    .name = "delta_rule",
+    .version = GDN_VERSION,
+    .license = "Apache-2.0",
+    .author = "The strata authors",
+    .summary = "the gated delta rule alone, for checks",
+    .description = "x holds q, k, v, beta, g and initial states, y the outputs and final states.")

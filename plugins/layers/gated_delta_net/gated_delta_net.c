@@ -374,26 +374,13 @@ static const st_layer_ops ops = {
     .backward = backward,
     .cost = cost,
 };
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_LAYER),
-        .n_params = ST_COUNT(params),
-        .self_size = sizeof(gdn),
-        .kernel_iface = GDN_IFACE,
-        .kernel_size = sizeof(gdn_kernels),
-        .caps = ST_CAP_TRAIN | ST_CAP_LINEAR_X,
-        .name = "gated_delta_net",
-        .version = GDN_VERSION,
-        .license = "Apache-2.0",
-        .author = "The strata authors",
-        .summary = "gated delta net: linear attention with a decaying matrix state per head",
-        .description =
-            "Causal convolution, gated delta rule in chunks of 64 tokens, gated norm. Segments of a packed row do not "
-            "see each other. Defaults are the public sizes' and HuggingFace's initialisation.",
-        .params = params,
-        .ops = &ops,
-    };
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_LAYER, gdn, ops, ST_PARAMS(params),
+    ST_KERNEL_TABLE(GDN_IFACE, gdn_kernels),
+    .caps = ST_CAP_TRAIN | ST_CAP_LINEAR_X,
+    .name = "gated_delta_net",
+    .version = GDN_VERSION,
+    .license = "Apache-2.0",
+    .author = "The strata authors",
+    .summary = "gated delta net: linear attention with a decaying matrix state per head",
+    .description = "Causal convolution, gated delta rule in chunks of 64 tokens, gated norm. Segments of a packed "
+                   "row do not see each other. Defaults are the public sizes' and HuggingFace's initialisation.")

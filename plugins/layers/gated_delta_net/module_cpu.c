@@ -6,11 +6,7 @@
 #include <strata/cpu.h>
 
 #define MODULE(level) \
-    { \
-        ST_KERNEL_MAGIC, ST_ABI_MAJOR, ST_ABI_TARGET, (uint32_t)sizeof(st_kernels), GDN_IFACE, \
-            (uint32_t)sizeof(gdn_kernels), GDN_PLUGIN, "cpu", GDN_VERSION, "", "x86-64-v" #level, \
-            &gdn_table_level##level, NULL \
-    }
+    ST_KERNELS_OF(GDN_IFACE, gdn_table_level##level, GDN_PLUGIN, "cpu", GDN_VERSION, "", "x86-64-v" #level, NULL)
 
 ST_EXPORT const st_kernels *st_kernels_v1(void);
 ST_EXPORT const st_kernels *st_kernels_v1(void)

@@ -36,11 +36,9 @@ static int forward(const void *self, st_step *s, const st_tensor *x, const st_te
     const int64_t n = x->dim[0];
     const st_tensor before = st_keep(s, BEFORE, s->dtype, n, m->width),
                     after = st_keep(s, AFTER, s->dtype, n, m->width);
-    st_linear_args fc1 = {.size = sizeof fc1, .w = m->fc1, .bias = m->fc1_bias, .x = x, .y = &before};
-    st_linear_args fc2 = {.size = sizeof fc2, .w = m->fc2, .bias = m->fc2_bias, .x = &after, .y = y};
-    s->api->linear(s, &fc1);
+    st_linear_bias(s, m->fc1, m->fc1_bias, x, &before);
     ST_OP(s, act, act_of(m), &before, &after);
-    return s->api->linear(s, &fc2);
+    return st_linear_bias(s, m->fc2, m->fc2_bias, &after, y);
 }
 static int backward(const void *self, st_step *s, const st_tensor *x, const st_tensor *dy, const st_tensor *dx)
 {
@@ -53,11 +51,9 @@ static int backward(const void *self, st_step *s, const st_tensor *x, const st_t
         after = st_scratch(s, s->dtype, n, m->width);
         ST_OP(s, act, act_of(m), &before, &after);
     }
-    st_linear_args fc2 = {.size = sizeof fc2, .w = m->fc2, .bias = m->fc2_bias, .x = &after, .dy = dy, .dx = &dafter};
-    st_linear_args fc1 = {.size = sizeof fc1, .w = m->fc1, .bias = m->fc1_bias, .x = x, .dy = &dbefore, .dx = dx};
-    s->api->linear_bwd(s, &fc2);
+    st_linear_bias_bwd(s, m->fc2, m->fc2_bias, &after, dy, &dafter, 0);
     ST_OP(s, act_bwd, act_of(m), &before, &dafter, &dbefore);
-    return s->api->linear_bwd(s, &fc1);
+    return st_linear_bias_bwd(s, m->fc1, m->fc1_bias, x, &dbefore, dx, 0);
 }
 static int cost(const void *self, const st_env *e, const st_row_stats *r, st_cost *out)
 {
@@ -92,22 +88,11 @@ static const st_layer_ops ops = {
     .backward = backward,
     .cost = cost,
 };
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_LAYER),
-        .n_params = ST_COUNT(params),
-        .self_size = sizeof(gelu_mlp),
-        .caps = ST_CAP_TRAIN | ST_CAP_CONTEXT | ST_CAP_LINEAR_X,
-        .name = "gelu_mlp",
-        .version = "0.1.0",
-        .license = "Apache-2.0",
-        .author = "The strata authors",
-        .summary = "plain MLP: fc2(act(fc1))",
-        .description = "Per token, with optional biases; the vision blocks use it with gelu_tanh.",
-        .params = params,
-        .ops = &ops,
-    };
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_LAYER, gelu_mlp, ops, ST_PARAMS(params),
+    .caps = ST_CAP_TRAIN | ST_CAP_CONTEXT | ST_CAP_LINEAR_X,
+    .name = "gelu_mlp",
+    .version = "0.1.0",
+    .license = "Apache-2.0",
+    .author = "The strata authors",
+    .summary = "plain MLP: fc2(act(fc1))",
+    .description = "Per token, with optional biases; the vision blocks use it with gelu_tanh.")

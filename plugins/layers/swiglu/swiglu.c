@@ -80,22 +80,11 @@ static const st_layer_ops ops = {
     .backward = backward,
     .cost = cost,
 };
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_LAYER),
-        .n_params = ST_COUNT(params),
-        .self_size = sizeof(swiglu),
-        .caps = ST_CAP_TRAIN | ST_CAP_CONTEXT | ST_CAP_LINEAR_X,
-        .name = "swiglu",
-        .version = "0.1.0",
-        .license = "Apache-2.0",
-        .author = "The strata authors",
-        .summary = "gated MLP: down(silu(gate) * up)",
-        .description = "Per token, without biases, as in Qwen3.5's dense blocks.",
-        .params = params,
-        .ops = &ops,
-    };
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_LAYER, swiglu, ops, ST_PARAMS(params),
+    .caps = ST_CAP_TRAIN | ST_CAP_CONTEXT | ST_CAP_LINEAR_X,
+    .name = "swiglu",
+    .version = "0.1.0",
+    .license = "Apache-2.0",
+    .author = "The strata authors",
+    .summary = "gated MLP: down(silu(gate) * up)",
+    .description = "Per token, without biases, as in Qwen3.5's dense blocks.")

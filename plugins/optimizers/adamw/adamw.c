@@ -70,32 +70,21 @@ static const st_param params[] = {
     ST_FLOAT(struct adamw, eps, "1e-8", 1e-300, 1, "", 0, "added to the root of the mean squared gradient"),
 };
 
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_optimizer_ops ops = {
-        .size = sizeof ops,
-        .n_hyper = HYPERS,
-        .configure = configure,
-        .classify = classify,
-        .hyper = hyper,
-        .update = update,
-    };
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_OPTIMIZER),
-        .n_params = ST_COUNT(params),
-        .self_size = sizeof(struct adamw),
-        .caps = ST_CAP_TRAIN,
-        .name = "adamw",
-        .version = "0.1.0",
-        .license = "Apache-2.0",
-        .author = "the strata authors",
-        .summary = "Adam with decoupled weight decay",
-        .description = "Adam with bias correction and weight decay applied to the weight itself, scaled by the "
-                       "learning rate.",
-        .params = params,
-        .ops = &ops,
-    };
+static const st_optimizer_ops ops = {
+    .size = sizeof ops,
+    .n_hyper = HYPERS,
+    .configure = configure,
+    .classify = classify,
+    .hyper = hyper,
+    .update = update,
+};
 
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_OPTIMIZER, struct adamw, ops, ST_PARAMS(params),
+    .caps = ST_CAP_TRAIN,
+    .name = "adamw",
+    .version = "0.1.0",
+    .license = "Apache-2.0",
+    .author = "the strata authors",
+    .summary = "Adam with decoupled weight decay",
+    .description = "Adam with bias correction and weight decay applied to the weight itself, scaled by the "
+                   "learning rate.")

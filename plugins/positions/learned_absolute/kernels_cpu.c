@@ -46,24 +46,6 @@ static int add_bwd(const st_queue *q, const struct learned_rows *a)
     return run(q, a, (a->width + COLUMN_PIECE - 1) / COLUMN_PIECE, add_bwd_piece_f64, add_bwd_piece_f32);
 }
 
-ST_EXPORT const st_kernels *st_kernels_v1(void);
-ST_EXPORT const st_kernels *st_kernels_v1(void)
-{
-    static const struct learned_kernels table = {.add = add, .add_bwd = add_bwd};
-    static const st_kernels kernels = {
-        .magic = ST_KERNEL_MAGIC,
-        .abi_major = ST_ABI_MAJOR,
-        .abi_minor = ST_ABI_TARGET,
-        .size = sizeof kernels,
-        .iface = LEARNED_ABSOLUTE_IFACE,
-        .table_size = sizeof table,
-        .plugin = "learned_absolute",
-        .backend = "cpu",
-        .version = "0.1.0",
-        .toolchain = "",
-        .archs = "",
-        .table = &table,
-    };
+static const struct learned_kernels table = {.add = add, .add_bwd = add_bwd};
 
-    return &kernels;
-}
+ST_KERNELS_V1(LEARNED_ABSOLUTE_IFACE, table, "learned_absolute", "cpu", "0.1.0", "", "", NULL)

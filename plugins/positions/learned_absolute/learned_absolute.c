@@ -74,35 +74,23 @@ static const st_param params[] = {
            "rows of the table: the longest sequence"),
 };
 
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_position_ops ops = {
-        .size = sizeof ops,
-        .axes = 1,
-        .configure = configure,
-        .assign = assign,
-        .embed = embed,
-        .embed_bwd = embed_bwd,
-    };
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_POSITION),
-        .n_params = ST_COUNT(params),
-        .self_size = sizeof(struct learned),
-        .kernel_iface = LEARNED_ABSOLUTE_IFACE,
-        .kernel_size = sizeof(struct learned_kernels),
-        .caps = ST_CAP_TRAIN,
-        .name = "learned_absolute",
-        .version = "0.1.0",
-        .license = "Apache-2.0",
-        .author = "the strata authors",
-        .summary = "a learned vector per position, added to the embedding",
-        .description = "Every token's place in its sequence picks a row of a learned table, which is added to its "
-                       "embedding. Sequences longer than the table are unusable. No published model of the family "
-                       "has such a table, so it has no HuggingFace name.",
-        .params = params,
-        .ops = &ops,
-    };
+static const st_position_ops ops = {
+    .size = sizeof ops,
+    .axes = 1,
+    .configure = configure,
+    .assign = assign,
+    .embed = embed,
+    .embed_bwd = embed_bwd,
+};
 
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_POSITION, struct learned, ops, ST_PARAMS(params),
+    ST_KERNEL_TABLE(LEARNED_ABSOLUTE_IFACE, struct learned_kernels),
+    .caps = ST_CAP_TRAIN,
+    .name = "learned_absolute",
+    .version = "0.1.0",
+    .license = "Apache-2.0",
+    .author = "the strata authors",
+    .summary = "a learned vector per position, added to the embedding",
+    .description = "Every token's place in its sequence picks a row of a learned table, which is added to its "
+                   "embedding. Sequences longer than the table are unusable. No published model of the family has "
+                   "such a table, so it has no HuggingFace name.")

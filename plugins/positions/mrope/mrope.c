@@ -126,30 +126,18 @@ static const st_param params[] = {
     ST_CHOICE(struct mrope, family, "none", "none|qwen3.5", 0, "also check the rules of a model family"),
 };
 
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_position_ops ops = {
-        .size = sizeof ops, .axes = ROTARY_AXES, .configure = configure, .assign = assign, .rotary_dim = rotary_dim,
-        .tables = tables,
-    };
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_POSITION),
-        .n_params = ST_COUNT(params),
-        .self_size = sizeof(struct mrope),
-        .kernel_iface = ROTARY_IFACE,
-        .kernel_size = sizeof(struct rotary_kernels),
-        .caps = ST_CAP_TRAIN | ST_CAP_SHIFTABLE,
-        .name = "mrope",
-        .version = "0.1.0",
-        .license = "Apache-2.0",
-        .author = "the strata authors",
-        .summary = "rotary positions over time, row and column",
-        .description = "Multimodal rotary position embedding: text counts on all axes together, the tokens of a "
-                       "picture are placed by their row and column.",
-        .params = params,
-        .ops = &ops,
-    };
+static const st_position_ops ops = {
+    .size = sizeof ops, .axes = ROTARY_AXES, .configure = configure, .assign = assign, .rotary_dim = rotary_dim,
+    .tables = tables,
+};
 
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_POSITION, struct mrope, ops, ST_PARAMS(params),
+    ST_KERNEL_TABLE(ROTARY_IFACE, struct rotary_kernels),
+    .caps = ST_CAP_TRAIN | ST_CAP_SHIFTABLE,
+    .name = "mrope",
+    .version = "0.1.0",
+    .license = "Apache-2.0",
+    .author = "the strata authors",
+    .summary = "rotary positions over time, row and column",
+    .description = "Multimodal rotary position embedding: text counts on all axes together, the tokens of a "
+                   "picture are placed by their row and column.")

@@ -36,34 +36,22 @@ static const st_param params[] = {
     ST_FLOAT(struct rope, rotary_percent, "1", 0, 1, "", ST_PF_FIXED, "share of a head's columns that rotate"),
 };
 
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_position_ops ops = {
-        .size = sizeof ops,
-        .axes = 1,
-        .configure = configure,
-        .assign = assign,
-        .rotary_dim = rotary_dim,
-        .tables = tables,
-    };
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_POSITION),
-        .n_params = ST_COUNT(params),
-        .self_size = sizeof(struct rope),
-        .kernel_iface = ROTARY_IFACE,
-        .kernel_size = sizeof(struct rotary_kernels),
-        .caps = ST_CAP_TRAIN | ST_CAP_SHIFTABLE,
-        .name = "rope",
-        .version = "0.1.0",
-        .license = "Apache-2.0",
-        .author = "the strata authors",
-        .summary = "rotary positions",
-        .description = "Rotary position embedding over the first columns of each head, with "
-                       "halves paired: column i turns with column i + half.",
-        .params = params,
-        .ops = &ops,
-    };
+static const st_position_ops ops = {
+    .size = sizeof ops,
+    .axes = 1,
+    .configure = configure,
+    .assign = assign,
+    .rotary_dim = rotary_dim,
+    .tables = tables,
+};
 
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_POSITION, struct rope, ops, ST_PARAMS(params),
+    ST_KERNEL_TABLE(ROTARY_IFACE, struct rotary_kernels),
+    .caps = ST_CAP_TRAIN | ST_CAP_SHIFTABLE,
+    .name = "rope",
+    .version = "0.1.0",
+    .license = "Apache-2.0",
+    .author = "the strata authors",
+    .summary = "rotary positions",
+    .description = "Rotary position embedding over the first columns of each head, with halves paired: column i "
+                   "turns with column i + half.")

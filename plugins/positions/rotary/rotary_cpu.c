@@ -38,24 +38,6 @@ static int tables(const st_queue *q, const struct rotary_tables *a)
     return ST_OK;
 }
 
-ST_EXPORT const st_kernels *st_kernels_v1(void);
-ST_EXPORT const st_kernels *st_kernels_v1(void)
-{
-    static const struct rotary_kernels table = {.tables = tables};
-    static const st_kernels kernels = {
-        .magic = ST_KERNEL_MAGIC,
-        .abi_major = ST_ABI_MAJOR,
-        .abi_minor = ST_ABI_TARGET,
-        .size = sizeof kernels,
-        .iface = ROTARY_IFACE,
-        .table_size = sizeof table,
-        .plugin = ROTARY_PLUGIN,
-        .backend = "cpu",
-        .version = "0.1.0",
-        .toolchain = "",
-        .archs = "",
-        .table = &table,
-    };
+static const struct rotary_kernels table = {.tables = tables};
 
-    return &kernels;
-}
+ST_KERNELS_V1(ROTARY_IFACE, table, ROTARY_PLUGIN, "cpu", "0.1.0", "", "", NULL)

@@ -76,22 +76,11 @@ static const st_layer_ops ops = {
     .backward = backward,
 };
 
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_LAYER),
-        .self_size = sizeof(struct glu),
-        .caps = ST_CAP_TRAIN | ST_CAP_TENSOR | ST_CAP_CONTEXT | ST_CAP_LINEAR_X,
-        .name = "glu",
-        .version = "1.0",
-        .license = "Apache-2.0",
-        .author = "an author outside of the tree",
-        .summary = "gated linear unit",
-        .description = "",
-        .n_params = ST_COUNT(params),
-        .params = params,
-        .ops = &ops,
-    };
-
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_LAYER, struct glu, ops, ST_PARAMS(params),
+    .caps = ST_CAP_TRAIN | ST_CAP_TENSOR | ST_CAP_CONTEXT | ST_CAP_LINEAR_X,
+    .name = "glu",
+    .version = "1.0",
+    .license = "Apache-2.0",
+    .author = "an author outside of the tree",
+    .summary = "gated linear unit",
+    .description = "")

@@ -38,14 +38,11 @@ static const st_param params[] = {
 static const st_layer_ops ops = {
     .size = sizeof ops, .role = ST_ROLE_CHANNEL, .tokens = ST_GATHERED, .configure = configure, .forward = forward};
 
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_LAYER), .n_params = ST_COUNT(params), .self_size = sizeof(grouped),
-        .caps = ST_CAP_TENSOR, .name = "grouped", .version = "0.1", .license = "Apache-2.0", .author = "tests",
-        .summary = "a collective as a layer", .description = "", .params = params, .ops = &ops,
-    };
-
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_LAYER, grouped, ops, ST_PARAMS(params),
+    .caps = ST_CAP_TENSOR,
+    .name = "grouped",
+    .version = "0.1",
+    .license = "Apache-2.0",
+    .author = "tests",
+    .summary = "a collective as a layer",
+    .description = "")

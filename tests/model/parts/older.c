@@ -63,14 +63,10 @@ static const st_param params[] = {ST_BOOL(older, nested, "no", 0, "it stands in 
 static const st_layer_ops ops = {
     .size = sizeof ops, .role = ST_ROLE_CHANNEL, .tokens = ST_GATHERED, .configure = configure, .forward = forward};
 
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_LAYER), .n_params = ST_COUNT(params), .self_size = sizeof(older), .name = "older",
-        .version = "0.1", .license = "Apache-2.0", .author = "tests", .summary = "a layer of older headers",
-        .description = "", .params = params, .ops = &ops,
-    };
-
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_LAYER, older, ops, ST_PARAMS(params),
+    .name = "older",
+    .version = "0.1",
+    .license = "Apache-2.0",
+    .author = "tests",
+    .summary = "a layer of older headers",
+    .description = "")

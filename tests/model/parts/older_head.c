@@ -40,14 +40,10 @@ static int loss(const void *self, st_step *s, const st_tensor *h, const st_tenso
 static const st_param params[] = {ST_STR(older_head, pattern, "n", 0, "layers of its stack")};
 static const st_head_ops ops = {.size = sizeof ops, .depths = 1, .configure = configure, .loss = loss};
 
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_HEAD), .n_params = ST_COUNT(params), .self_size = sizeof(older_head),
-        .name = "older_head", .version = "0.1", .license = "Apache-2.0", .author = "tests",
-        .summary = "a head of older headers", .description = "", .params = params, .ops = &ops,
-    };
-
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_HEAD, older_head, ops, ST_PARAMS(params),
+    .name = "older_head",
+    .version = "0.1",
+    .license = "Apache-2.0",
+    .author = "tests",
+    .summary = "a head of older headers",
+    .description = "")

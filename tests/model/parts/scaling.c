@@ -58,13 +58,10 @@ static const st_comm_ops ops = {.size = sizeof ops,
                                 .check = check,
                                 .abort = abort_comm};
 
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_COMM), .self_size = 1, .name = "scaling", .version = "0.1", .license = "Apache-2.0",
-        .author = "tests", .summary = "collectives that can be told apart", .description = "", .ops = &ops,
-    };
-
-    return &plugin;
-}
+ST_PLUGIN_V1(ST_KIND_COMM, char, ops,
+    .name = "scaling",
+    .version = "0.1",
+    .license = "Apache-2.0",
+    .author = "tests",
+    .summary = "collectives that can be told apart",
+    .description = "")
