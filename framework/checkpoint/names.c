@@ -8,31 +8,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A weight seen as [outer, rows, inner] around its section dimension. */
-static void around(const st_model_weight *w, int64_t *outer, int64_t *rows, int64_t *inner)
+/* What a file tensor can hold of a weight, the whole or one entry of dimension 0, seen as [outer, rows, inner] around
+ * its section dimension. */
+typedef struct view { int64_t at, outer, rows, inner; bool leads; } view; /* leads: nothing stands before the rows */
+
+static view view_of(const st_model_weight *w, const st_file_name *f)
 {
-    *outer = *inner = 1;
-    for (int i = 0; i < w->sec_dim; i++) *outer *= w->dim[i];
-    *rows = w->nd ? w->dim[w->sec_dim] : 1;
-    for (int i = w->sec_dim + 1; i < w->nd; i++) *inner *= w->dim[i];
+    int32_t first = f->entry >= 0, dim = w->sec_dim > first ? w->sec_dim : first;
+    view v = {0, 1, w->dim[dim], 1, dim == first};
+
+    for (int i = first; i < dim; i++) v.outer *= w->dim[i];
+    for (int i = dim + 1; i < w->nd; i++) v.inner *= w->dim[i];
+    if (first) v.at = f->entry * v.outer * v.rows * v.inner;
+    return v;
 }
 
 int64_t st_weight_part_count(const st_model_weight *w, const st_file_name *f)
 {
-    int64_t outer, rows, inner;
+    view v = view_of(w, f);
 
-    around(w, &outer, &rows, &inner);
-    return outer * f->n * inner;
+    return v.outer * f->n * v.inner;
 }
 
 void st_weight_part(const st_model_weight *w, const st_file_name *f, double *whole, double *part, int direction)
 {
-    int64_t outer, rows, inner;
+    view v = view_of(w, f);
 
-    around(w, &outer, &rows, &inner);
-    for (int64_t o = 0; o < outer; o++) {
-        double *in_whole = whole + (o * rows + f->first) * inner, *in_part = part + o * f->n * inner;
-        size_t bytes = (size_t)(f->n * inner) * sizeof(double);
+    for (int64_t o = 0; o < v.outer; o++) {
+        double *in_whole = whole + v.at + (o * v.rows + f->first) * v.inner, *in_part = part + o * f->n * v.inner;
+        size_t bytes = (size_t)(f->n * v.inner) * sizeof(double);
         if (direction == ST_PART_IN) memcpy(in_whole, in_part, bytes);
         else memcpy(in_part, in_whole, bytes);
     }
@@ -47,11 +51,12 @@ static void list_dims(const int64_t *dim, int nd, char *out, size_t size)
         at += (size_t)snprintf(out + at, size - at, "%s%lld", i ? "," : "", (long long)dim[i]);
 }
 
-/* One load: the file, and which tensor holds which part of which weight. */
+/* One load: the file, which tensor holds which part of which weight, and the names of these tensors, sorted. */
 typedef struct load {
     const st_shards *file;
     const char *dir;
     const st_file_name *names;
+    const char **sorted;
     int n;
 } load;
 
@@ -59,7 +64,7 @@ static int read_part(const load *l, const st_model_weight *w, const st_file_name
                      st_error *e)
 {
     const st_file_tensor *t = st_shards_find(l->file, f->file_name);
-    int64_t want = st_weight_part_count(w, f);
+    int64_t want = st_weight_part_count(w, f), lead = view_of(w, f).leads ? f->n : w->dim[f->entry >= 0];
     char have[128], need[128];
 
     if (!t) {
@@ -70,7 +75,7 @@ static int read_part(const load *l, const st_model_weight *w, const st_file_name
             st_error_hint(e, "remove what follows '/' in [stack] pattern, or take weights that hold the depth");
         return ST_E_CONFIG;
     }
-    if (t->count != want || (t->nd > 0 && w->sec_dim == 0 && t->dim[0] != f->n)) {
+    if (t->count != want || (t->nd > 0 && t->dim[0] != lead)) {
         list_dims(t->dim, t->nd, have, sizeof have);
         list_dims(w->dim, w->nd, need, sizeof need);
         st_fail(e, ST_E_CONFIG, "%s: tensor %s is [%s], weight %s [%s] takes %lld values of it", l->dir, t->name, have,
@@ -108,12 +113,10 @@ static int load_weight(const load *l, st_model *m, int32_t index, const st_model
     return rc;
 }
 
+static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
 static bool is_named(const load *l, const char *name)
-{
-    for (int i = 0; i < l->n; i++)
-        if (strcmp(l->names[i].file_name, name) == 0) return true;
-    return false;
-}
+{ return bsearch(&name, l->sorted, (size_t)l->n, sizeof *l->sorted, by_name) != NULL; }
 
 /* A folder with more than the model takes is another model. Two things are rightly left out: multi-token prediction
  * parts when the pattern has none, and the copy of a tied head that some writers keep. */
@@ -175,19 +178,33 @@ static void tell_oddities(const load *l, st_log *log)
                      held);
 }
 
-static int load_all(const st_shards *file, const char *dir, st_model *m, st_log *log, st_error *e)
+static bool has_name(void *file, const char *name) { return st_shards_find(file, name) != NULL; }
+
+static int load_named(load *l, st_model *m, st_log *log, st_error *e)
 {
     const st_model_weight *const *weights;
     int n_weights = st_model_weights(m, &weights);
-    load l = {.file = file, .dir = dir};
 
-    l.n = st_model_file_names(m, "hf", &l.names);
-    if (l.n < 0) return st_fail(e, l.n, "weights cannot be named as files do: %s", st_code_name(l.n));
-    ST_TRY(check_left_over(&l, e));
-    tell_oddities(&l, log);
+    for (int i = 0; i < l->n; i++) l->sorted[i] = l->names[i].file_name;
+    qsort(l->sorted, (size_t)l->n, sizeof *l->sorted, by_name);
+    ST_TRY(check_left_over(l, e));
+    tell_oddities(l, log);
     for (int32_t i = 0; i < n_weights; i++)
-        if (!(weights[i]->flags & ST_W_CONST)) ST_TRY(load_weight(&l, m, i, weights[i], e));
+        if (!(weights[i]->flags & ST_W_CONST)) ST_TRY(load_weight(l, m, i, weights[i], e));
     return ST_OK;
+}
+
+static int load_all(st_shards *file, const char *dir, st_model *m, st_log *log, st_error *e)
+{
+    load l = {.file = file, .dir = dir};
+    int rc;
+
+    l.n = st_model_names_of_file(m, "hf", has_name, file, &l.names);
+    if (l.n < 0) return st_fail(e, l.n, "weights cannot be named as files do: %s", st_code_name(l.n));
+    l.sorted = malloc((size_t)(l.n ? l.n : 1) * sizeof *l.sorted);
+    rc = l.sorted ? load_named(&l, m, log, e) : st_fail(e, ST_E_NOMEM, "no memory for the names of %s", dir);
+    free(l.sorted);
+    return rc;
 }
 
 int st_checkpoint_load_hf(const char *dir, st_model *m, st_log *log, st_error *e)

@@ -58,11 +58,15 @@ typedef struct st_model_weight {
 } st_model_weight;
 int st_model_weights(const st_model *, const st_model_weight *const **); /* -> how many; likewise below */
 int64_t st_model_parameters(const st_model *, const char *part); /* trained elements; part NULL: all */
-/* Names in other layouts ("hf"): one entry per file tensor. rows [first, first + n) of the weight's dimension
- * sec_dim (0). */
-typedef struct st_file_name { const char *file_name; int32_t weight; int64_t first, n; } st_file_name;
-/* -> how many, or a negative code */
+/* Names in other layouts ("hf"): one per file tensor, which holds rows [first, first + n) of the weight's dimension
+ * sec_dim (without sections 0). entry >= 0: it is that entry of dimension 0 alone (rows of dimension 1 or later). */
+typedef struct st_file_name { const char *file_name; int32_t weight, entry; int64_t first, n; } st_file_name;
+/* -> how many, or a negative code. Weights without a name in the layout have no entry. */
 int st_model_file_names(const st_model *, const char *layout, const st_file_name **);
+/* Likewise for a file: of a weight's alternatives the lowest of which `has` knows a tensor; if none, the lowest. */
+typedef bool (*st_has_file_name)(void *ctx, const char *file_name);
+int st_model_names_of_file(const st_model *, const char *layout, st_has_file_name has, void *ctx,
+                           const st_file_name **);
 enum { ST_READ_WEIGHT = 1, ST_READ_GRAD };
 int st_model_read(st_model *, int32_t weight, int what, double *out, st_error *);          /* count elements */
 int st_model_write(st_model *, int32_t weight, const double *in, st_error *);             /* master and run copy */

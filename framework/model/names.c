@@ -24,7 +24,11 @@ typedef struct maps {
     int32_t n;
 } maps;
 typedef struct names {
+    const st_model *m;
     st_arena *arena;
+    const char *layout;
+    st_has_file_name has;
+    void *ctx;
     st_file_name *list;
     int32_t n, cap;
 } names;
@@ -55,11 +59,14 @@ static const char *prefix_of(const st_model *m, const model_part *p, const char 
     return NULL;
 }
 
-/* Rows of dimension 0, or of the section dimension, that a map row covers. */
+/* One tensor per entry of dimension 0: the sections must be of a later one. */
+static bool has_entries(const model_weight *w) { return w->pub.nd > 1 && (!w->pub.n_sec || w->pub.sec_dim > 0); }
+
+/* Rows that a map row covers: of the section dimension, else of the first that the file's tensor has. */
 static void rows_of(const model_weight *w, const st_map *map, int64_t *first, int64_t *n)
 {
     *first = 0;
-    *n = w->pub.dim[w->pub.n_sec ? w->pub.sec_dim : 0];
+    *n = w->pub.dim[w->pub.n_sec ? w->pub.sec_dim : map->how == ST_MAP_EACH];
     if (map->n_sec <= 0) return;
     *n = 0;
     for (int32_t i = 0; i < w->pub.n_sec && i < map->sec0 + map->n_sec; i++) {
@@ -68,61 +75,98 @@ static void rows_of(const model_weight *w, const st_map *map, int64_t *first, in
     }
 }
 
-static bool better_alternative(const maps *t, const st_map *than)
+/* ---- one map row of one weight ---- */
+
+typedef struct row { const model_weight *w; int32_t id; const char *name, *prefix; maps t; } row;
+
+static bool names_row(const names *out, const row *r, const st_map *map)
+{ return !strcmp(map->layout, out->layout) && !strcmp(map->weight, r->name); }
+
+/* entry >= 0: the file's tensor holds that entry of dimension 0 alone. */
+static char *file_name(const names *out, const row *r, const st_map *map, int32_t entry)
 {
-    for (int32_t i = 0; than->alt && i < t->n; i++)
-        if (!strcmp(t->at[i].layout, than->layout) && !strcmp(t->at[i].weight, than->weight) && t->at[i].alt &&
-            t->at[i].alt < than->alt)
-            return true;
-    return false;
+    char *name = replace(out->arena, map->file, "{n}", r->w->index);
+    if (name && entry >= 0) name = replace(out->arena, name, "{i}", entry);
+    return name ? st_arena_printf(out->arena, "%s%s", r->prefix, name) : NULL;
 }
 
-static int add_names(names *out, const model_weight *w, int32_t id, const char *layout, const char *name, const maps *t,
-                     const char *prefix)
+/* The alternative to take: the lowest of which the file has a tensor, else the lowest. 0: the weight has none. */
+static int choose_alternative(const names *out, const row *r)
 {
-    for (int32_t i = 0; i < t->n; i++) {
-        const st_map *map = &t->at[i];
-        if (strcmp(map->layout, layout) || strcmp(map->weight, name) || better_alternative(t, map)) continue;
-        if (map->how != ST_MAP_PLAIN) return ST_E_UNSUPPORTED;
-        out->list = model_grow(out->arena, out->list, out->n, &out->cap, sizeof *out->list);
-        if (!out->list) return ST_E_NOMEM;
-        out->list[out->n].file_name =
-            st_arena_printf(out->arena, "%s%s", prefix, replace(out->arena, map->file, "{n}", w->index));
-        out->list[out->n].weight = id;
-        rows_of(w, map, &out->list[out->n].first, &out->list[out->n].n);
-        out->n++;
+    int lowest = 0, found = 0;
+
+    for (int32_t i = 0; i < r->t.n; i++) {
+        const st_map *map = &r->t.at[i];
+        const char *first;
+        if (!map->alt || !names_row(out, r, map)) continue;
+        if (!lowest || map->alt < lowest) lowest = map->alt;
+        if (!out->has || (found && found <= map->alt)) continue;
+        first = file_name(out, r, map, map->how == ST_MAP_EACH ? 0 : -1);
+        if (first && out->has(out->ctx, first)) found = map->alt;
+    }
+    return found ? found : lowest;
+}
+
+static int add_name(names *out, const row *r, const st_map *map, int32_t entry)
+{
+    st_file_name *f;
+
+    out->list = model_grow(out->arena, out->list, out->n, &out->cap, sizeof *out->list);
+    if (!out->list) return ST_E_NOMEM;
+    f = &out->list[out->n];
+    f->file_name = file_name(out, r, map, entry);
+    f->weight = r->id;
+    f->entry = entry;
+    rows_of(r->w, map, &f->first, &f->n);
+    if (!f->file_name) return ST_E_NOMEM;
+    out->n++;
+    return ST_OK;
+}
+
+static int add_names(names *out, const row *r)
+{
+    int alt = choose_alternative(out, r);
+
+    for (int32_t i = 0; i < r->t.n; i++) {
+        const st_map *map = &r->t.at[i];
+        bool each = map->how == ST_MAP_EACH;
+        if (!names_row(out, r, map) || (map->alt && map->alt != alt)) continue;
+        if (map->how == ST_MAP_ROWS || (each && !has_entries(r->w))) return ST_E_UNSUPPORTED;
+        for (int32_t k = 0; k < (each ? r->w->pub.dim[0] : 1); k++) ST_TRY(add_name(out, r, map, each ? k : -1));
     }
     return ST_OK;
 }
 
-static int names_of(const st_model *m, names *out, int32_t id, const char *layout)
+static int names_of(names *out, int32_t id)
 {
-    const model_weight *w = m->weights[id];
+    const model_weight *w = out->m->weights[id];
     const model_part *p = w->part;
-    maps t = {p->maps, p->n_maps};
-    const char *prefix, *name = w->raw;
+    row r = {w, id, w->raw, "", {p->maps, p->n_maps}};
 
-    if (p == m->host) {
-        t = (maps){host_maps, ST_COUNT(host_maps)};
-        return add_names(out, w, id, layout, name, &t, "");
+    if (p == out->m->host) {
+        r.t = (maps){host_maps, ST_COUNT(host_maps)};
+        return add_names(out, &r);
     }
-    prefix = prefix_of(m, p, layout, out->arena);
-    if (!prefix) return ST_OK;
+    r.prefix = prefix_of(out->m, p, out->layout, out->arena);
+    if (!r.prefix) return ST_OK;
     if (w->norm) {
-        t = stack_maps(m, p->stack);
-        if (p->layer.role == ST_ROLE_CHANNEL) name = w->norm == NORM_BIAS ? "channel_norm_bias" : "channel_norm";
-        else name = w->norm == NORM_BIAS ? "mixer_norm_bias" : "mixer_norm";
+        r.t = stack_maps(out->m, p->stack);
+        if (p->layer.role == ST_ROLE_CHANNEL) r.name = w->norm == NORM_BIAS ? "channel_norm_bias" : "channel_norm";
+        else r.name = w->norm == NORM_BIAS ? "mixer_norm_bias" : "mixer_norm";
     }
-    return add_names(out, w, id, layout, name, &t, prefix);
+    return add_names(out, &r);
 }
 
-/* -> how many, or a negative code. Weights without a name in the layout have no entry. */
-int st_model_file_names(const st_model *m, const char *layout, const st_file_name **out)
+int st_model_names_of_file(const st_model *m, const char *layout, st_has_file_name has, void *ctx,
+                           const st_file_name **out)
 {
-    names n = {m->arena, NULL, 0, 0};
+    names n = {.m = m, .arena = m->arena, .layout = layout, .has = has, .ctx = ctx};
 
     for (int32_t i = 0; i < m->n_weights; i++)
-        if (!(m->weights[i]->pub.flags & ST_W_CONST)) ST_TRY(names_of(m, &n, i, layout));
+        if (!(m->weights[i]->pub.flags & ST_W_CONST)) ST_TRY(names_of(&n, i));
     *out = n.list;
     return n.n;
 }
+
+int st_model_file_names(const st_model *m, const char *layout, const st_file_name **out)
+{ return st_model_names_of_file(m, layout, NULL, NULL, out); }
