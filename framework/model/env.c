@@ -87,8 +87,7 @@ static st_wid env_shared(st_env *e, const char *name)
     else if (!strcmp(name, "lm_head")) id = m->lm_head;
     else if (!strcmp(name, "final_norm")) id = m->final_norm;
     else
-        env_fail(e, ST_E_NOTFOUND, __FILE__, __LINE__, "the host has no weight '%s': embed, lm_head, final_norm",
-                       name);
+        env_fail(e, ST_E_NOTFOUND, __FILE__, __LINE__, "the host has no weight '%s': embed, lm_head, final_norm", name);
     return id;
 }
 
@@ -101,7 +100,7 @@ static int env_tiles(st_env *e, int32_t tile, uint32_t which)
     if (e->status != ST_OK) return -1;
     if (c->part->stack && c->part->stack->part == 0 && c->part->stack != c->m->trunk)
         return env_fail(e, ST_E_UNSUPPORTED, __FILE__, __LINE__,
-                              "work lists over segments exist for the trunk only, not in %s", c->part->stack->path),
+                        "work lists over segments exist for the trunk only, not in %s", c->part->stack->path),
                -1;
     if (tile < 1 || (which != ST_TILES_LOCAL && which != ST_TILES_TIME))
         return env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "tiles of %d tokens, kind %u", tile, which), -1;
@@ -175,7 +174,7 @@ static int env_rotary(st_env *e, int32_t head_dim)
     return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "the position refused heads of %d columns", head_dim), -1;
 }
 
-/* pool 1: one for all instances of the plugin in the same stack. */
+/* pool 1: one for all layers of the symbol in the same stack. */
 static int env_accum(st_env *e, const st_accum *given)
 {
     env_state *c = state_of(e);
@@ -190,10 +189,12 @@ static int env_accum(st_env *e, const st_accum *given)
         if (o->decl.pool && o->stack == c->part->stack && o->part->proto == c->part->proto && !strcmp(o->name, a.name))
             return i;
     }
-    m->accums = model_grow(m->arena, m->accums, m->n_accums, &m->cap_accums, sizeof *m->accums);
-    if (!m->accums || a.n < 1)
-        return env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "accumulator %s of %lld cells", a.name, (long long)a.n),
+    if (a.n < 1 || (a.sum == ST_AT_FORWARD_END && !c->part->stack))
+        return env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "accumulator %s of %lld cells%s", a.name, (long long)a.n,
+                        c->part->stack ? "" : ", summed with a stack that it is not in"),
                -1;
+    m->accums = model_grow(m->arena, m->accums, m->n_accums, &m->cap_accums, sizeof *m->accums);
+    if (!m->accums) return env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
     at = &m->accums[m->n_accums];
     at->part = c->part;
     at->stack = c->part->stack;
@@ -249,8 +250,8 @@ static int stack_of_part(env_state *c, const st_stack_def *given)
     st_stack_def def = *given;
 
     if (given->part > m->parts_of_pattern.depths)
-        return env_fail(&c->env, ST_E_CONFIG, __FILE__, __LINE__, "part %d: the pattern has %d after '/'",
-                              given->part, m->parts_of_pattern.depths),
+        return env_fail(&c->env, ST_E_CONFIG, __FILE__, __LINE__, "part %d: the pattern has %d after '/'", given->part,
+                        m->parts_of_pattern.depths),
                -1;
     def.hidden = m->stack_keys.hidden;
     def.rows = m->shape.tokens;
@@ -278,11 +279,10 @@ static int env_stack(st_env *e, const st_stack_def *given)
     if (st_pattern_parse(def.pattern, &any, 0, m->arena, &p, &err) != ST_OK || st_pattern_check(&p, &err) != ST_OK)
         return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: %s", def.pattern, err.message), -1;
     if (p.depths)
-        return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: '/' has no meaning here", def.pattern),
-               -1;
+        return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: '/' has no meaning here", def.pattern), -1;
     if (def.hidden < 1 || def.rows < 1)
         return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "%s: %lld rows of %lld columns", def.name,
-                              (long long)def.rows, (long long)def.hidden),
+                        (long long)def.rows, (long long)def.hidden),
                -1;
     return add_nested(c, &def, st_arena_printf(m->arena, "%s.%s", c->part->path, def.name), p.main.symbols);
 }

@@ -55,6 +55,31 @@ static void place_weights(st_model *m)
     m->state_block.bytes = states;
 }
 
+static bool summed_with(const model_accum *a, const model_stack *stack)
+{ return (a->decl.sum == ST_AT_FORWARD_END ? a->stack : NULL) == stack; }
+
+/* Accumulators that one call sums lie side by side, and so do their totals. stack NULL: those of the step's end. */
+static void place_sums(st_model *m, const model_stack *stack, model_sum *sum, size_t *at)
+{
+    size_t acc = st_dtype_size(m->acc_dtype);
+
+    sum->n = 0;
+    for (int32_t i = 0; i < m->n_accums; i++) {
+        model_accum *a = &m->accums[i];
+        if (!summed_with(a, stack)) continue;
+        a->at = (size_t)sum->n * acc;
+        sum->n += a->decl.n;
+    }
+    sum->at = place(at, (size_t)sum->n * acc);
+    sum->total_at = place(at, (size_t)sum->n * acc);
+    for (int32_t i = 0; i < m->n_accums; i++) {
+        model_accum *a = &m->accums[i];
+        if (!summed_with(a, stack)) continue;
+        a->total_at = sum->total_at + a->at;
+        a->at += sum->at;
+    }
+}
+
 static void place_cells(st_model *m)
 {
     size_t at = 0, acc = st_dtype_size(m->acc_dtype), muted = 2;
@@ -68,14 +93,12 @@ static void place_cells(st_model *m)
     }
     m->metric_bytes = at - m->metric_at;
     m->accum_at = at = model_round(at);
-    for (int32_t i = 0; i < m->n_accums; i++) {
-        m->accums[i].at = place(&at, (size_t)m->accums[i].decl.n * acc);
-        if ((size_t)m->accums[i].decl.n > muted) muted = (size_t)m->accums[i].decl.n;
-    }
+    for (int32_t i = 0; i < m->n_stacks; i++) place_sums(m, m->stacks[i], &m->stacks[i]->sum, &at);
+    place_sums(m, NULL, &m->step_sum, &at);
     m->accum_bytes = at - m->accum_at;
-    for (int32_t i = 0; i < m->n_accums; i++) m->accums[i].total_at = place(&at, (size_t)m->accums[i].decl.n * acc);
-    m->muted_bytes = muted * acc;
-    m->muted_at = place(&at, m->muted_bytes);
+    for (int32_t i = 0; i < m->n_accums; i++)
+        if ((size_t)m->accums[i].decl.n > muted) muted = (size_t)m->accums[i].decl.n;
+    m->muted_at = place(&at, muted * acc);
     m->sumsq_at = place(&at, (size_t)m->n_weights * acc);
     m->fault_at = place(&at, sizeof(st_fault));
     for (int32_t g = 0; g < m->n_groups; g++)

@@ -77,6 +77,7 @@ typedef struct model_weight {
     int32_t order;                 /* place of its first contribution in a backward pass; -1: none           */
 } model_weight;
 
+typedef struct model_sum { size_t at, total_at; int64_t n; } model_sum; /* accumulators that one call sums */
 typedef struct frame { st_tensor slot[MODEL_SLOTS], r, rstd, mean; size_t keep_mark; } frame;
 typedef struct stack_call { frame *frames; st_tensor last, rstd, mean; size_t keep_end; st_wid norm; } stack_call;
 struct model_stack {
@@ -92,6 +93,7 @@ struct model_stack {
     const st_map *maps; int32_t n_maps;
     int32_t first;                 /* lowest layer whose backward is needed; n: none                         */
     int32_t input;                 /* the gradient at its entry is needed                                    */
+    model_sum sum;                 /* when its forward ends                                                  */
     stack_call **calls; int32_t n_calls, cap_calls;
 };
 
@@ -171,6 +173,7 @@ struct st_model {
     model_stack **stacks; int32_t n_stacks, cap_stacks;
     model_table *tables; int32_t n_tables, cap_tables;
     model_accum *accums; int32_t n_accums, cap_accums;
+    model_sum step_sum;
     model_metric *metrics; int32_t n_metrics, cap_metrics;
     opt_group *groups; int32_t n_groups, cap_groups;
     const st_opt_unit **units;
@@ -187,8 +190,8 @@ struct st_model {
     bump keep, scratch;
     size_t peak_keep, peak_scratch;
     /* offsets into cell_block */
-    size_t scalars_at, loss_at, metric_at, metric_bytes, accum_at, accum_bytes, total_at, muted_at, muted_bytes,
-        sumsq_at, fault_at, hyper_at;
+    size_t scalars_at, loss_at, metric_at, metric_bytes, accum_at, accum_bytes, muted_at, sumsq_at,
+        fault_at, hyper_at;
     size_t nll_at, best_at;        /* into row_block */
     size_t row_bytes;              /* uploaded part of row_block */
     size_t media_payload_at, media_meta_at;

@@ -146,13 +146,8 @@ int model_accum_total(st_model *m, model_stack *stack)
 {
     st_step *s = &m->run.s;
 
-    for (int32_t i = 0; i < m->n_accums; i++) {
-        const model_accum *a = &m->accums[i];
-        st_tensor from, to;
-        if (stack ? a->stack != stack || a->decl.sum != ST_AT_FORWARD_END : a->decl.sum != ST_AT_STEP_END) continue;
-        from = model_cell(m, a->at, a->decl.n);
-        to = model_cell(m, a->total_at, a->decl.n);
-        ST_TRY(st_collective(s, ST_ALL_REDUCE, ST_G_TOKENS, &from, &to));
-    }
-    return s->status;
+    const model_sum *sum = stack ? &stack->sum : &m->step_sum;
+    st_tensor from = model_cell(m, sum->at, sum->n), to = model_cell(m, sum->total_at, sum->n);
+
+    return sum->n ? st_collective(s, ST_ALL_REDUCE, ST_G_TOKENS, &from, &to) : s->status;
 }

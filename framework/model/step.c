@@ -53,10 +53,10 @@ int model_write_cells(st_model *m, size_t at, int64_t n, const double *in, st_er
 
 /* ---- a micro-batch ---- */
 
-static int zero_accums(st_model *m, uint32_t reset)
+static int zero_accums(st_model *m)
 {
     for (int32_t i = 0; i < m->n_accums; i++)
-        if (m->accums[i].decl.reset == reset)
+        if (m->accums[i].decl.reset == ST_EACH_MICRO)
             ST_TRY(model_zero(m, m->cell_block.base + m->accums[i].at,
                               (size_t)m->accums[i].decl.n * st_dtype_size(m->acc_dtype)));
     return m->run.s.status;
@@ -73,7 +73,7 @@ int model_begin_step(st_model *m, int mode, int32_t micros)
     model_zero(m, m->cell_block.base + m->loss_at, 2 * MODEL_DEPTHS * acc);
     model_zero(m, m->cell_block.base + m->metric_at, m->metric_bytes);
     model_zero(m, m->cell_block.base + m->fault_at, sizeof(st_fault));
-    zero_accums(m, ST_EACH_STEP);
+    model_zero(m, m->cell_block.base + m->accum_at, m->accum_bytes); /* totals too: none is left from before */
     if (mode != ST_TRAIN) return m->run.s.status;
     for (int32_t i = 0; i < m->n_weights; i++) {
         model_weight *w = m->weights[i];
@@ -170,7 +170,7 @@ int model_micro(st_model *m, int mode, int32_t micro)
     s->micro = micro;
     m->run.features = m->run.d_features = st_absent();
     for (int32_t i = 0; i < m->n_stacks; i++) m->stacks[i]->n_calls = 0;
-    zero_accums(m, ST_EACH_MICRO);
+    zero_accums(m);
     model_tables(m);
     encode(m);
     if (train && m->encoder_trained) {
@@ -291,7 +291,7 @@ static void add_value(st_model *m, const st_metric *d, const char *name, const d
     st_metric_value *v = &m->metric_values[m->n_metric_values++];
     v->name = name;
     v->unit = d->unit ? d->unit : "";
-    v->valid = d->kind != ST_METRIC_RATIO || cell[1] != 0;
+    v->valid = d->kind == ST_METRIC_SUM || cell[1] != 0;
     v->value = d->kind == ST_METRIC_RATIO ? (v->valid ? cell[0] / cell[1] : 0) : cell[0];
 }
 
@@ -309,22 +309,19 @@ static void collect(st_model *m, const double *cells)
             if (!o->pooled || o->part->proto != d->part->proto || strcmp(o->pooled, d->pooled)) continue;
             if (k < first) first = k;
             n++;
-            sum[0] = d->decl.kind == ST_METRIC_MAX ? fmax(sum[0], cells[2 * k]) : sum[0] + cells[2 * k];
+            if (d->decl.kind != ST_METRIC_MAX) sum[0] += cells[2 * k];
+            else if (cells[2 * k + 1] != 0) sum[0] = sum[1] != 0 ? fmax(sum[0], cells[2 * k]) : cells[2 * k];
             sum[1] += cells[2 * k + 1];
         }
         if (n > 1 && first == i) add_value(m, &d->decl, d->pooled, sum);
     }
 }
 
-static int read_results(st_model *m, st_step_result *out, st_error *e)
+static int read_metrics(st_model *m, st_step_result *out, st_error *e)
 {
-    double *cells, sum;
+    double *cells;
     int rc;
 
-    ST_TRY(m->be.sync(m->device, e));
-    ST_TRY(st_groups_check(m->groups_open, e));
-    ST_TRY(read_loss(m, &sum, e));
-    out->loss = out->trained ? sum / (double)out->trained : 0;
     if (!m->n_metrics) return ST_OK;
     if (!m->metric_values) m->metric_values = ST_NEW_N(m->arena, st_metric_value, 2 * m->n_metrics);
     cells = m->metric_cells ? m->metric_cells : (m->metric_cells = ST_NEW_N(m->arena, double, 2 * m->n_metrics));
@@ -335,6 +332,17 @@ static int read_results(st_model *m, st_step_result *out, st_error *e)
     out->metrics = m->metric_values;
     out->n_metrics = m->n_metric_values;
     return ST_OK;
+}
+
+static int read_results(st_model *m, st_step_result *out, st_error *e)
+{
+    double sum;
+
+    ST_TRY(m->be.sync(m->device, e));
+    ST_TRY(st_groups_check(m->groups_open, e));
+    ST_TRY(read_loss(m, &sum, e));
+    out->loss = out->trained ? sum / (double)out->trained : 0;
+    return read_metrics(m, out, e);
 }
 
 /* Not finite, or a fault: the step changes nothing, and says what was wrong first. */
@@ -390,7 +398,9 @@ int st_model_step(st_model *m, const st_packed_row *const *rows, int32_t micros,
     ST_TRY(read_results(m, out, e));
     ST_TRY(judge(m, rows, micros, out, e));
     judge_targets(out);
-    return out->skipped ? ST_OK : apply_update(m, at, clip, out->grad_norm, e);
+    if (out->skipped) return ST_OK;
+    ST_TRY(apply_update(m, at, clip, out->grad_norm, e));
+    return read_metrics(m, out, e); /* what layers report at the end of the step came last */
 }
 
 int st_model_update(st_model *m, const st_schedule *at, double clip, st_step_result *out, st_error *e)

@@ -62,13 +62,14 @@ typedef struct st_map {
 /* Device cells of env->acc_dtype that parts add to and read back summed. All accumulators of a stack are summed in one call. */
 enum { ST_EACH_MICRO = 1, ST_EACH_STEP, ST_AT_FORWARD_END, ST_AT_STEP_END };
 typedef struct st_accum {
-    uint32_t size, pool;  /* pool 1: one for all instances of the plugin in the same stack                            */
+    uint32_t size, pool;  /* pool 1: one for all layers of the same symbol in the same stack                          */
     const char *name;
     int64_t n;
     uint32_t reset, sum;  /* ST_EACH_*; ST_AT_FORWARD_END: when the stack's forward ends st_total becomes the sum over
                            * ST_G_TOKENS, for its backward and finish_step; ST_AT_STEP_END: for finish_step only      */
 } st_accum;
-enum { ST_METRIC_RATIO = 1 /* sum of cell 0 / sum of cell 1 */, ST_METRIC_SUM, ST_METRIC_MAX };
+enum { ST_METRIC_RATIO = 1 /* sum of cell 0 / sum of cell 1 */, ST_METRIC_SUM,
+       ST_METRIC_MAX /* largest cell 0 of those whose cell 1 is not 0 */ };
 typedef struct st_metric { uint32_t size, kind; const char *name, *unit; } st_metric; /* shown per instance and per plugin */
 enum { ST_TILES_LOCAL = 1 /* over this rank's piece of the row */, ST_TILES_TIME /* over the whole row in time order */ };
 
