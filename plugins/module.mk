@@ -6,6 +6,7 @@ include plugins/layers/attention/module.mk
 include plugins/layers/swiglu/module.mk
 include plugins/layers/gelu_mlp/module.mk
 include plugins/positions/learned_absolute/module.mk
+include plugins/layers/moe/module.mk
 include plugins/positions/none/module.mk
 include plugins/positions/rope/module.mk
 include plugins/positions/mrope/module.mk
