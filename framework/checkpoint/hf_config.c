@@ -52,6 +52,9 @@ static int layer_symbol(const reader *r, json_t *type, size_t index, char *out)
     return ST_OK;
 }
 
+static bool has_experts(json_t *text) { return json_integer_value(json_object_get(text, "num_experts")) > 0; }
+static const char *channel_symbol(json_t *text) { return has_experts(text) ? "E" : "-"; }
+
 /* The family's multi-token-prediction layers attend fully, whatever the last block does. */
 static int add_depths(const reader *r, json_t *text, st_buf *pattern)
 {
@@ -61,7 +64,7 @@ static int add_depths(const reader *r, json_t *text, st_buf *pattern)
     if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > 64)
         return st_fail(r->error, ST_E_CONFIG,
                        "%s: text_config.mtp_num_hidden_layers must be a whole number from 0 to 64", r->path);
-    for (json_int_t i = 0; i < json_integer_value(v); i++) st_buf_puts(pattern, "/*-");
+    for (json_int_t i = 0; i < json_integer_value(v); i++) st_buf_printf(pattern, "/*%s", channel_symbol(text));
     return ST_OK;
 }
 
@@ -84,7 +87,7 @@ static int write_pattern(const reader *r, json_t *text, st_buf *out)
         char mixer = (i + 1) % every == 0 ? '*' : 'G';
         if (types) rc = layer_symbol(r, json_array_get(types, (size_t)i), (size_t)i, &mixer);
         st_buf_add(&pattern, &mixer, 1);
-        st_buf_add(&pattern, "-", 1);
+        st_buf_puts(&pattern, channel_symbol(text));
     }
     if (rc == ST_OK) rc = add_depths(r, text, &pattern);
     if (rc == ST_OK) st_buf_printf(out, "pattern = %s\n", pattern.data);
@@ -112,18 +115,52 @@ static int write_stack(const reader *r, json_t *top, json_t *text, st_buf *out)
 static int check_layers(const reader *r, json_t *text)
 {
     const char *act = json_string_value(json_object_get(text, "hidden_act"));
-    json_t *experts = json_object_get(text, "num_experts"), *gate = json_object_get(text, "attn_output_gate");
+    json_t *gate = json_object_get(text, "attn_output_gate");
 
-    if (experts && json_integer_value(experts) > 0)
-        return st_fail(r->error, ST_E_UNSUPPORTED,
-                       "%s: a mixture of experts (num_experts = %lld); no layer plugin here offers one", r->path,
-                       (long long)json_integer_value(experts));
     if (act && strcmp(act, "silu") != 0)
         return st_fail(r->error, ST_E_UNSUPPORTED, "%s: hidden_act \"%s\": only silu is known", r->path, act);
     if (json_is_true(json_object_get(text, "attention_bias")))
         return st_fail(r->error, ST_E_UNSUPPORTED, "%s: attention_bias = true: not in this family", r->path);
     if (gate && !json_is_true(gate))
         return st_fail(r->error, ST_E_UNSUPPORTED, "%s: attn_output_gate = false: not in this family", r->path);
+    return ST_OK;
+}
+
+/* In this family every layer has experts and their shares always add to 1. */
+static int check_experts(const reader *r, json_t *text)
+{
+    json_t *dense = json_object_get(text, "mlp_only_layers"), *every = json_object_get(text, "decoder_sparse_step");
+
+    if (json_array_size(dense) > 0 || (every && json_integer_value(every) != 1))
+        return st_fail(r->error, ST_E_UNSUPPORTED, "%s: %s: layers without experts among those with them", r->path,
+                       json_array_size(dense) > 0 ? "mlp_only_layers is not empty" : "decoder_sparse_step is not 1");
+    if (json_is_false(json_object_get(text, "norm_topk_prob")))
+        return st_fail(r->error, ST_E_UNSUPPORTED, "%s: norm_topk_prob = false: not in this family", r->path);
+    return ST_OK;
+}
+
+/* How the balance loss is formed is left to the trainer; the file only says its factor. */
+static int write_experts(const reader *r, json_t *text, st_buf *out)
+{
+    json_t *coef = json_object_get(text, "router_aux_loss_coef");
+    int64_t experts, picks, width, shared;
+    char coef_text[32];
+
+    ST_TRY(check_experts(r, text));
+    ST_TRY(whole(r, text, "text_config", "num_experts", &experts));
+    ST_TRY(whole(r, text, "text_config", "num_experts_per_tok", &picks));
+    ST_TRY(whole(r, text, "text_config", "moe_intermediate_size", &width));
+    ST_TRY(whole(r, text, "text_config", "shared_expert_intermediate_size", &shared));
+    if (picks > experts)
+        return st_fail(r->error, ST_E_CONFIG, "%s: num_experts_per_tok = %lld, num_experts = %lld", r->path,
+                       (long long)picks, (long long)experts);
+    if (coef && (!json_is_number(coef) || json_number_value(coef) < 0))
+        return st_fail(r->error, ST_E_CONFIG, "%s: router_aux_loss_coef must be a number from 0", r->path);
+    st_format_float(coef ? json_number_value(coef) : 0.001, coef_text);
+    st_buf_printf(out,
+                  "\n[layer.E]\nplugin = moe\nexperts = %lld\ntop_k = %lld\nwidth = %lld\nshared_width = %lld\n"
+                  "aux_coef = %s\n",
+                  (long long)experts, (long long)picks, (long long)width, (long long)shared, coef_text);
     return ST_OK;
 }
 
@@ -140,13 +177,14 @@ static int write_layers(const reader *r, json_t *text, st_buf *out)
     ST_TRY(whole(r, text, "text_config", "num_key_value_heads", &kv));
     ST_TRY(whole(r, text, "text_config", "head_dim", &d));
     ST_TRY(check_layers(r, text));
-    ST_TRY(whole(r, text, "text_config", "intermediate_size", &width));
     st_buf_printf(out,
                   "\n[layer.G]\nplugin = gated_delta_net\nkey_heads = %lld\nvalue_heads = %lld\nkey_dim = %lld\n"
                   "value_dim = %lld\nconv_kernel = %lld\n",
                   (long long)nk, (long long)nv, (long long)dk, (long long)dv, (long long)taps);
     st_buf_printf(out, "\n[layer.*]\nplugin = attention\nheads = %lld\nkv_heads = %lld\nhead_dim = %lld\n",
                   (long long)heads, (long long)kv, (long long)d);
+    if (has_experts(text)) return write_experts(r, text, out);
+    ST_TRY(whole(r, text, "text_config", "intermediate_size", &width));
     st_buf_printf(out, "\n[layer.-]\nplugin = swiglu\nwidth = %lld\n", (long long)width);
     return ST_OK;
 }
