@@ -66,8 +66,13 @@ int st_parity_model_open(st_parity *, const char *text, int train, st_parity_mod
 json_t *st_parity_json(st_parity *, const char *name, st_error *); /* a file of the folder; NULL and an error */
 void st_parity_model_close(st_parity_model *);
 struct st_parity_samples;
-/* The spec of config.json for these samples; train: the object of meta.json, NULL: defaults. */
+/* The spec of config.json for these samples; train: the object of meta.json, NULL: defaults. Layers with experts have
+ * the line ST_PARITY_NO_BALANCE. Then an open model of it with the folder's weights. */
+#define ST_PARITY_NO_BALANCE "aux = none\n"
 int st_parity_model_spec(st_parity *, const struct st_parity_samples *, json_t *train, st_buf *text, st_error *);
+int st_parity_open_loaded(st_parity *, const char *text, st_parity_model *, st_diags *);
+/* Router logits, balance losses and their gradients, where io has them (experts_case.c); samples were packed. */
+int st_parity_experts(st_parity *, const struct st_parity_samples *, st_diags *);
 /* The model never makes logits as a whole, so they are made here from a final state h [rows, hidden], in the run's
  * precision. */
 int st_parity_logits(st_parity *, st_model *, const double *h, int64_t rows, double *out, st_error *);
