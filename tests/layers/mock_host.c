@@ -157,8 +157,12 @@ static st_tensor step_grad(st_step *s, st_wid w, float *beta)
 {
     mock *m = of_step(s);
     if (m->weight[w].frozen) return st_absent();
-    assert_false(m->weight[w].decl.flags & ST_W_BETA);
     if (beta) *beta = 1;
+    if (m->weight[w].decl.flags & ST_W_BETA) { /* every element must be written */
+        assert_non_null(beta);
+        *beta = 0;
+        if (!m->planning) memset(m->weight[w].typed_grad, 0xff, (size_t)m->weight[w].n * st_dtype_size(s->acc_dtype));
+    }
     return weight_tensor(&m->weight[w], m->planning ? (void *)(uintptr_t)4096 : m->weight[w].typed_grad, s->acc_dtype);
 }
 static int step_linear(st_step *s, const st_linear_args *a)
@@ -332,6 +336,7 @@ static void use_backend(mock *m)
     m->queue.scratch = queue_scratch;
     m->queue.count = queue_count;
     m->queue.fail = queue_fail;
+    m->queue.fault = &m->fault;
     m->step.ops = m->backend->ops;
 }
 static const st_step_api step_api = {
@@ -349,12 +354,18 @@ static const st_step_api step_api = {
     .fail = step_fail,
     .tiles = step_tiles,
     .rotary = step_rotary,
+    .accum = mock_step_accum,
+    .total = mock_step_total,
+    .metric = mock_step_metric,
+    .scalar = mock_step_scalar,
 };
 static const st_env_api env_api = {
     .size = sizeof env_api,
     .declare = env_declare,
     .tiles = env_tiles,
     .rotary = env_rotary,
+    .accum = mock_env_accum,
+    .metric = mock_env_metric,
     .fail = env_fail,
     .fail_key = env_fail_key,
 };
@@ -372,7 +383,7 @@ static int prepare(mock *m, const char *plugin, const char *const *settings, int
     bind_all(m, settings);
     open_kernels(m);
     m->pool = (st_cpu_pool){1, mock_run};
-    m->queue = (st_queue){.size = sizeof m->queue, .stream = &m->pool};
+    m->queue = (st_queue){.size = sizeof m->queue, .stream = &m->pool, .fault = &m->fault};
     m->env = (st_env){.size = sizeof m->env,
                       .api = &env_api,
                       .host = &m->host,
@@ -434,6 +445,7 @@ static void free_row(mock *m)
     free(m->sin);
     free(m->typed_cos);
     free(m->typed_sin);
+    free(m->real);
 }
 static void free_kept(mock *m)
 {
@@ -451,6 +463,7 @@ void mock_close(mock *m)
         free(m->weight[i].value);
         free(m->weight[i].grad);
     }
+    mock_free_cells(m);
     if (m->device) m->backend->close(m->device);
     free(m->backend_self);
     free(m->self);
@@ -490,6 +503,7 @@ void mock_row(mock *m, int n, const int32_t *lengths)
     m->tiles = calloc((size_t)m->n_tiles * 3, sizeof(int32_t));
     m->spans = calloc((size_t)all * 4, sizeof(int32_t));
     make_lists(m, n, lengths);
+    m->real = memset(calloc((size_t)tokens + 1, 1), 1, (size_t)tokens);
     const int64_t half = m->rotary_dim / 2;
     m->cos = calloc((size_t)(tokens * half + 1), sizeof(double));
     m->sin = calloc((size_t)(tokens * half + 1), sizeof(double));
@@ -506,6 +520,7 @@ void mock_row(mock *m, int n, const int32_t *lengths)
                       .tokens_time = tokens,
                       .max_segments = all,
                       .max_len = longest,
+                      .real = st_tensor2(m->real, ST_U8, 1, tokens),
                       .segments = st_tensor2(m->segments, ST_I32, 1, all + 1),
                       .spans = st_tensor2(m->spans, ST_I32, 4, all)};
 }
@@ -545,11 +560,26 @@ void mock_forward(mock *m, const double *x, double *y)
     if (!m->threads) m->threads = 1;
     m->pool.threads = m->threads;
     use_backend(m);
+    mock_begin_cells(m);
     begin_call(m);
     end_call(m, m->ops->forward(m->self, &m->step, &tx, &ty));
+    mock_sum_cells(m, ST_AT_FORWARD_END);
     from_typed(ty.data, n * h, m->step.dtype, y);
     free(tx.data);
     free(ty.data);
+}
+void mock_finish(mock *m)
+{
+    mock_sum_cells(m, ST_AT_STEP_END);
+    begin_call(m);
+    end_call(m, m->ops->finish_step ? m->ops->finish_step(m->self, &m->step) : ST_OK);
+}
+st_tensor mock_slot(const mock *m, const char *name)
+{
+    for (uint32_t i = 0; i < m->ops->n_slots; i++)
+        if (!strcmp(m->ops->slots[i].name, name)) return m->slot[i];
+    fail_msg("%s has no slot %s", m->plugin->name, name);
+    return st_absent();
 }
 static void move_kept(mock *m)
 {

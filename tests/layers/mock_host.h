@@ -20,7 +20,9 @@ enum {
     MOCK_WEIGHTS = 16,
     MOCK_SLOTS = 32,
     MOCK_BLOCKS = 256,
-    MOCK_SPARE = 2 /* unused entries at the end of the lists */
+    MOCK_SPARE = 2, /* unused entries at the end of the lists */
+    MOCK_ACCUMS = 4,
+    MOCK_METRICS = 16
 };
 
 typedef struct mock_weight {
@@ -32,6 +34,17 @@ typedef struct mock_weight {
     int32_t frozen;       /* 1: the plugin sees no gradient */
     void *typed, *typed_grad;
 } mock_weight;
+
+typedef struct mock_accum {
+    const char *name;
+    int64_t n;
+    uint32_t sum;
+    void *cell, *total; /* typed; begin at 0 in mock_forward, total is their sum at its end */
+} mock_accum;
+typedef struct mock_metric {
+    const char *name;
+    void *cell; /* typed [2]; begin at 0 in mock_forward */
+} mock_metric;
 
 typedef struct mock_memory {
     void *at;
@@ -60,6 +73,12 @@ typedef struct mock {
     double *cos, *sin;
     void *typed_cos, *typed_sin;
     int32_t *segments, *tiles, *spans, n_tiles;
+    uint8_t *real; /* all 1 after mock_row; a test may clear some */
+    mock_accum accum[MOCK_ACCUMS];
+    mock_metric metric[MOCK_METRICS];
+    int32_t n_accums, n_metrics;
+    void *typed_tokens;
+    st_fault fault; /* of the last call */
     int32_t built_backend; /* 1: operations, queue and threads are those of the built cpu backend */
     const st_backend_ops *backend;
     void *backend_self;
@@ -76,7 +95,21 @@ void mock_row(mock *, int n, const int32_t *lengths);
 mock_weight *mock_weight_of(mock *, const char *name);
 void mock_forward(mock *, const double *x, double *y);
 void mock_backward(mock *, const double *x, const double *dy, double *dx); /* gradients of weights begin at 0 */
+void mock_finish(mock *);                                                  /* the end of a step, where a layer has one */
+st_tensor mock_slot(const mock *, const char *name);                       /* as forward kept it */
+double mock_metric_of(const mock *, const char *name);                     /* cell 0 / cell 1; NaN: not reported */
 void mock_plan(mock *);                                                    /* both calls without memory and kernels */
+
+/* Cells (mock_cells.c): entries of the two tables, and what a call does with them. */
+int mock_env_accum(st_env *, const st_accum *);
+int mock_env_metric(st_env *, const st_metric *);
+st_tensor mock_step_accum(st_step *, int32_t id);
+st_tensor mock_step_total(st_step *, int32_t id);
+st_tensor mock_step_metric(st_step *, int32_t id);
+st_tensor mock_step_scalar(st_step *, int32_t which);
+void mock_begin_cells(mock *);
+void mock_sum_cells(mock *, uint32_t when);
+void mock_free_cells(mock *);
 
 /* The mock's operations in plain loops over double (mock_ops.c). */
 const st_ops *mock_ops(void);

@@ -217,6 +217,58 @@ static int op_attention_bwd(const st_queue *q, const st_attn *a)
     return q->planning ? ST_OK : attention_pass(q, a, 1);
 }
 
+/* ---- rows by index, products by group ---- */
+
+static int op_gather(const st_queue *q, const st_tensor *src, const st_tensor *index, const st_tensor *dst)
+{
+    if (q->planning) return ST_OK;
+    for (int64_t i = 0; i < dst->dim[0]; i++) {
+        const int32_t from = ((const int32_t *)index->data)[i];
+        for (int64_t j = 0; from >= -1 && j < dst->dim[1]; j++)
+            mock_set(dst, i, j, 0, from < 0 ? 0 : mock_get(src, from, j, 0));
+    }
+    return ST_OK;
+}
+static int op_combine(const st_queue *q, const st_tensor *src, const st_tensor *index, const st_tensor *w,
+                      const st_tensor *dst)
+{
+    if (q->planning) return ST_OK;
+    const int64_t many = index->dim[1];
+    for (int64_t i = 0; i < dst->dim[0]; i++)
+        for (int64_t j = 0; j < dst->dim[1]; j++) {
+            double sum = 0;
+            for (int64_t k = 0; k < many; k++) {
+                const int32_t from = ((const int32_t *)index->data)[i * many + k];
+                if (from >= 0) sum += (w ? mock_get(w, i, k, 0) : 1) * mock_get(src, from, j, 0);
+            }
+            mock_set(dst, i, j, 0, sum);
+        }
+    return ST_OK;
+}
+static int op_grouped(const st_queue *q, const st_grouped *g)
+{
+    if (q->planning) return ST_OK;
+    const int32_t *offset = g->offset->data;
+    for (int64_t e = 0; e < g->b->dim[0]; e++) {
+        const int64_t first = offset[e], end = offset[e + 1], out = g->b->dim[1], in = g->b->dim[2];
+        assert_int_equal(first % ST_GROUP_TILE, 0);
+        for (int64_t o = 0; g->mode == 2 && o < out; o++)
+            for (int64_t i = 0; i < in; i++) {
+                double sum = g->beta != 0 ? (double)g->beta * mock_get(g->b, e, o, i) : 0;
+                for (int64_t t = first; t < end; t++) sum += mock_get(g->a, t, o, 0) * mock_get(g->c, t, i, 0);
+                mock_set(g->b, e, o, i, sum);
+            }
+        for (int64_t t = first; g->mode < 2 && t < end; t++)
+            for (int64_t j = 0; j < (g->mode ? in : out); j++) {
+                double sum = 0;
+                for (int64_t k = 0; k < (g->mode ? out : in); k++)
+                    sum += mock_get(g->a, t, k, 0) * (g->mode ? mock_get(g->b, e, k, j) : mock_get(g->b, e, j, k));
+                mock_set(g->c, t, j, 0, sum);
+            }
+    }
+    return ST_OK;
+}
+
 const st_ops *mock_ops(void)
 {
     static const st_ops ops = {
@@ -231,6 +283,9 @@ const st_ops *mock_ops(void)
         .act = op_act,
         .act_bwd = op_act_bwd,
         .fill = op_fill,
+        .grouped = op_grouped,
+        .gather = op_gather,
+        .combine = op_combine,
     };
     return &ops;
 }

@@ -413,7 +413,8 @@ static const st_map maps[] = {
 };
 static const st_param params[] = {
     ST_INT(moe, experts, NULL, 1, 65536, "experts", ST_PF_REQUIRED | ST_PF_FIXED, "routed experts"),
-    ST_INT(moe, top_k, NULL, 1, 64, "experts", ST_PF_REQUIRED | ST_PF_FIXED, "experts that one token goes to"),
+    ST_INT(moe, top_k, NULL, 1, 64, "experts", ST_PF_REQUIRED | ST_PF_FIXED,
+           "experts that one token goes to; with 1 only the balance loss trains the router"),
     ST_INT(moe, width, NULL, 1, 1 << 24, "columns", ST_PF_REQUIRED | ST_PF_FIXED, "width of one routed expert"),
     ST_INT(moe, shared_width, "0", 0, 1 << 24, "columns", ST_PF_FIXED,
            "width of the expert that all tokens go to; 0: there is none"),
