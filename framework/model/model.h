@@ -104,6 +104,8 @@ int st_model_update(st_model *, const st_schedule *, double clip, st_step_result
 /* Loss of one row: sum and count of depth 0; nll, best [tokens] at trained slots, NULL: not wanted. */
 int st_model_evaluate(st_model *, const st_packed_row *, double *loss_sum, int64_t *count, double *nll,
                       int32_t *best, st_error *);
+/* Of the row evaluated last: what depth k (from 1) of the pattern lost, and the name its head logs that by. */
+int st_model_depth_loss(st_model *, int32_t depth, double *loss_sum, int64_t *count, const char **name, st_error *);
 
 /* One layer of the pattern alone, without norm or residual: y from x, then dx and weight gradients from dy (NULL:
  * forward only). All [shape tokens, hidden]; the row gives segments and positions. layer: its place among those that

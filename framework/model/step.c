@@ -504,3 +504,16 @@ int st_model_evaluate(st_model *m, const st_packed_row *row, double *loss_sum, i
                                    (int64_t)tokens, e)
                : ST_OK;
 }
+
+int st_model_depth_loss(st_model *m, int32_t depth, double *loss_sum, int64_t *count, const char **name, st_error *e)
+{
+    int32_t id = depth > 0 && depth <= m->shape.depths ? m->run.loss_cell[depth] : -1;
+    double cell[2];
+
+    if (id < 0) return st_fail(e, ST_E_NOTFOUND, "no head has logged a loss of depth %d", depth);
+    ST_TRY(model_read_cells(m, m->metrics[id].at, 2, cell, e));
+    *loss_sum = cell[0];
+    *count = (int64_t)cell[1];
+    *name = m->metrics[id].shown;
+    return ST_OK;
+}

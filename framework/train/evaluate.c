@@ -10,6 +10,11 @@
 typedef struct totals {
     double loss;
     int64_t trained, right, content, content_right, samples;
+    struct { /* of a depth */
+        double loss;
+        int64_t trained;
+        const char *name;
+    } depth[ST_PATTERN_DEPTHS];
 } totals;
 
 /* labels [tokens], -1: not trained; content [tokens]: of the target at the slot */
@@ -27,6 +32,18 @@ static void count_row(const st_packed_row *row, const int32_t *best, totals *t)
     t->samples += row->n_sequences;
 }
 
+static int count_depths(st_model *model, totals *t, st_error *e)
+{
+    for (int32_t k = 0; k < st_model_shape(model)->depths; k++) {
+        double sum;
+        int64_t n;
+        ST_TRY(st_model_depth_loss(model, k + 1, &sum, &n, &t->depth[k].name, e));
+        t->depth[k].loss += sum;
+        t->depth[k].trained += n;
+    }
+    return ST_OK;
+}
+
 static double ratio(double part, int64_t all) { return all ? part / (double)all : NAN; }
 
 static int run_rows(st_model *model, st_loader *loader, st_packed_row *row, int64_t limit, st_stop *stop, int32_t *best,
@@ -40,6 +57,7 @@ static int run_rows(st_model *model, st_loader *loader, st_packed_row *row, int6
         ST_TRY(st_model_evaluate(model, row, &sum, &count, NULL, best, e));
         t->loss += sum;
         count_row(row, best, t);
+        ST_TRY(count_depths(model, t, e));
     }
     return ST_OK;
 }
@@ -60,6 +78,11 @@ int st_evaluate(st_model *model, st_loader *loader, st_packed_row *row, int64_t 
                        .content = ratio((double)t.content_right, t.content),
                        .trained = t.trained,
                        .content_tokens = t.content,
-                       .samples = t.samples};
+                       .samples = t.samples,
+                       .depths = t.samples ? st_model_shape(model)->depths : 0};
+    for (int32_t k = 0; k < out->depths; k++) {
+        out->depth_loss[k] = ratio(t.depth[k].loss, t.depth[k].trained);
+        out->depth_name[k] = t.depth[k].name;
+    }
     return rc;
 }

@@ -24,7 +24,7 @@ int st_run_save(st_run *r, st_error *e)
 
 static int write_scores(st_run *r, const char *prefix, const st_scores *s, st_error *e)
 {
-    char key[64];
+    char key[128];
 
     st_metrics_begin(r->metrics, r->at.step);
     snprintf(key, sizeof key, "%s_loss", prefix);
@@ -33,6 +33,10 @@ static int write_scores(st_run *r, const char *prefix, const st_scores *s, st_er
     st_metrics_number(r->metrics, key, s->accuracy);
     snprintf(key, sizeof key, "%s_content_accuracy", prefix);
     st_metrics_number(r->metrics, key, s->content);
+    for (int32_t k = 0; k < s->depths; k++) {
+        snprintf(key, sizeof key, "%s_%s", prefix, s->depth_name[k]);
+        st_metrics_number(r->metrics, key, s->depth_loss[k]);
+    }
     st_metrics_count(r->metrics, "samples", s->samples);
     return st_metrics_end(r->metrics, e);
 }

@@ -76,6 +76,9 @@ bool st_stop_asked(st_stop *);
 typedef struct st_scores {
     double loss, accuracy, content; /* NaN: no such token */
     int64_t trained, content_tokens, samples;
+    int32_t depths;                 /* of the pattern */
+    double depth_loss[ST_PATTERN_DEPTHS];
+    const char *depth_name[ST_PATTERN_DEPTHS]; /* by which the head logs it: "mtp.1.loss"; lives as long as the model */
 } st_scores;
 /* limit: at most so many samples, 0 = all. The loader is rewound before and after. stop (NULL: never) is asked between
  * rows; when it says so the scores are of what was seen. */
