@@ -21,6 +21,7 @@ dist-hook:
 endif
 EXTRA_DIST += tests/no_cmocka.sh
 include tests/cli/module.mk
+include tests/heads/scripts.mk
 include tests/train/scripts.mk
 include tests/parity/module.mk
 include tests/fuzz/module.mk
