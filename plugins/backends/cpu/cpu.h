@@ -87,6 +87,15 @@ typedef struct cpu_norm {
     double *part;         /* scratch [pieces][2][cols]: sums for dw and db of the rows of one piece                */
     int64_t rows, rows_per, pieces;
 } cpu_norm;
+/* Rows of q or of k, cut at the ends of spans and then into blocks: a span covers a block or does not touch it. */
+enum { CPU_ATTN_BLOCK = 64, CPU_ATTN_LANES = 64, CPU_ATTN_MOST = 256 /* columns of a head */ };
+typedef struct cpu_block { int32_t first, n; } cpu_block;
+typedef struct cpu_cover { int32_t begin, end, reach, span; } cpu_cover; /* reach: largest end up to here */
+typedef struct cpu_blocks {
+    cpu_block *block;
+    cpu_cover *cover; /* the spans that are not empty, by begin */
+    int64_t n, n_covers;
+} cpu_blocks;
 typedef struct cpu_attn {
     cpu_view q, k, v, out, lse, d_out, dq, dk, dv;
     const int32_t *spans;         /* [4][n_spans], row stride s_span */
@@ -94,7 +103,13 @@ typedef struct cpu_attn {
     double scale;
     int32_t causal;
     void *delta;                  /* scratch [tokens][heads]: out . d_out */
+    cpu_blocks q_blocks, k_blocks;
+    bool *whole;                  /* [n_spans]: the span's keys are one block, so dq comes with dk and dv; or NULL */
+    void *room;                   /* scratch [lanes][room_size] elements: as many threads can take part */
+    int64_t lanes, room_size;
 } cpu_attn;
+/* Covers [*from, *to) are all that may hold row `first`; those with end > first do. */
+void cpu_covers_of(const cpu_blocks *, int64_t first, int64_t *from, int64_t *to);
 typedef struct cpu_xent {
     void *logits;                 /* [rows][words]; becomes the gradient */
     int64_t rows, words, first;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kernel_attention.c - attention over spans with an online softmax, and its backward.
  *
- * Rows of q are cut into blocks of BLOCK; a piece is one block of one head. Scores exist for one block of queries
- * against one block of keys at a time. The backward is two passes, each without sums across pieces: dq by blocks of
- * queries, dk and dv by blocks of keys (over the query heads that share them, in order). Small products run in a
- * register tile of our own: packing for a BLAS call costs as much as the product at these sizes. In each pass the
- * block that stays is stored transposed, so that its rows are the lanes of a vector and softmax needs no sums across
- * lanes. */
+ * Rows are cut into blocks of at most BLOCK at the ends of spans; a piece is a block of a head. Scores exist for one
+ * block of queries against one block of keys at a time. The backward is two passes, each without sums across pieces:
+ * dq by blocks of queries, dk and dv by blocks of keys (over the query heads that share them, in order). A span whose
+ * keys are one block needs the second pass alone, which then has all of dq at hand. Small products run in a register
+ * tile of our own: packing for a BLAS call costs as much as the product at these sizes. In each pass the block that
+ * stays is stored transposed, so that its rows are the lanes of a vector and softmax needs no sums across lanes.
+ *
+ * Lanes take pieces off a counter, each with a room of its own in the workspace; which one takes which changes
+ * nothing. */
 #ifndef T
 #include "cpu.h"
 #include <float.h>
@@ -19,7 +22,7 @@ enum { VECTOR_BYTES = 32, TILE_ROWS = 4 };
 #else
 enum { VECTOR_BYTES = 16, TILE_ROWS = 4 };
 #endif
-enum { BLOCK = 64, MOST = 256 /* largest head */, TILE_VECTORS = 2 };
+enum { BLOCK = CPU_ATTN_BLOCK, TILE_VECTORS = 2 };
 #define KERNEL_FILE "kernel_attention.c"
 #include "twice.h"
 #else
@@ -126,11 +129,58 @@ static inline int64_t FN(seen)(const cpu_attn *a, const FN(span) *s, int64_t i)
     return a->causal ? cpu_max(0, cpu_min(s->k_n, s->k_n - s->q_n + i + 1)) : s->k_n;
 }
 
+static void FN(zero_row)(const cpu_view *v, int64_t row, int64_t head)
+{
+    if (v->data) memset(FN(head_at)(v, row, head), 0, (size_t)v->cols * sizeof(T));
+}
+
+/* ---- lanes ---- */
+typedef struct FN(lanes) {
+    const cpu_attn *a;
+    void (*piece)(const cpu_attn *, int64_t piece, T *room);
+    int64_t pieces, next;
+} FN(lanes);
+
+static void FN(lane)(void *arg, int64_t lane)
+{
+    FN(lanes) *all = arg;
+    T *room = (T *)all->a->room + lane * all->a->room_size;
+    for (int64_t i; (i = __atomic_fetch_add(&all->next, 1, __ATOMIC_RELAXED)) < all->pieces;)
+        all->piece(all->a, i, room);
+}
+
+static void FN(run_lanes)(const st_queue *q, const cpu_attn *a, int64_t pieces,
+                          void (*piece)(const cpu_attn *, int64_t, T *))
+{
+    FN(lanes) all = {a, piece, pieces, 0};
+    st_cpu_run(q, cpu_min(a->lanes, pieces), FN(lane), &all);
+}
+
+static inline T *FN(take)(T **room, int64_t n)
+{
+    *room += n;
+    return *room - n;
+}
+static inline int64_t FN(head_room)(const cpu_attn *a) { return BLOCK * (cpu_div_up(a->q.cols, 16) * 16); }
+
 /* ---- forward ---- */
 typedef struct FN(forward_room) {
-    T query[MOST * BLOCK], score[BLOCK * BLOCK], out[BLOCK * MOST], value[BLOCK * MOST], max[BLOCK], keep[BLOCK],
-        sum[BLOCK];
+    T *query, *out, *value; /* query transposed; a padded copy of v */
+    T *score, *max, *keep, *sum;
 } FN(forward_room);
+
+static FN(forward_room) FN(forward_room_at)(const cpu_attn *a, T *room)
+{
+    FN(forward_room) r;
+    r.query = FN(take)(&room, FN(head_room)(a));
+    r.out = FN(take)(&room, FN(head_room)(a));
+    r.value = FN(take)(&room, FN(head_room)(a));
+    r.score = FN(take)(&room, BLOCK * BLOCK);
+    r.max = FN(take)(&room, BLOCK);
+    r.keep = FN(take)(&room, BLOCK);
+    r.sum = room;
+    return r;
+}
 
 /* score (keys, queries) of keys [kb, kb + n): becomes exp(score - max) with max, sum brought up to date, keep = old
  * scale */
@@ -197,51 +247,58 @@ static void FN(forward_rows)(const cpu_attn *a, const FN(span) *s, int64_t first
     }
 }
 
-/* Rows [first, end) of block `block` that belong to span s. */
-static inline bool FN(overlap)(int64_t begin, int64_t n, int64_t block, int64_t *first, int64_t *end)
-{
-    *first = cpu_max(begin, block * BLOCK);
-    *end = cpu_min(begin + n, (block + 1) * BLOCK);
-    return *first < *end;
-}
+/* Covers of a block: the spans that hold it */
+#define FOR_SPANS(a, blocks, row, s) \
+    int64_t s##_at, s##_end; \
+    FN(span) s; \
+    cpu_covers_of(blocks, row, &s##_at, &s##_end); \
+    for (; s##_at < s##_end; s##_at++) \
+        if ((blocks)->cover[s##_at].end > (row) && (s = FN(span_at)(a, (blocks)->cover[s##_at].span), true))
 
-static void FN(zero_row)(const cpu_view *v, int64_t row, int64_t head)
+static void FN(forward_piece)(const cpu_attn *a, int64_t piece, T *room)
 {
-    if (v->data) memset(FN(head_at)(v, row, head), 0, (size_t)v->cols * sizeof(T));
-}
-
-static void FN(forward_piece)(void *arg, int64_t piece)
-{
-    const cpu_attn *a = arg;
-    int64_t block = piece / a->q.heads, head = piece % a->q.heads, first, end;
-    int64_t rows = cpu_min(BLOCK, a->q.rows - block * BLOCK);
-    bool covered[BLOCK] = {false};
-    FN(forward_room) room;
-    for (int64_t i = 0; i < a->n_spans; i++) {
-        FN(span) s = FN(span_at)(a, i);
-        if (!FN(overlap)(s.q, s.q_n, block, &first, &end)) continue;
-        FN(forward_rows)(a, &s, first - s.q, end - first, head, &room);
-        memset(covered + (first - block * BLOCK), true, (size_t)(end - first));
+    cpu_block b = a->q_blocks.block[piece / a->q.heads];
+    int64_t head = piece % a->q.heads;
+    bool covered = false;
+    FN(forward_room) r = FN(forward_room_at)(a, room);
+    FOR_SPANS(a, &a->q_blocks, b.first, s)
+    {
+        FN(forward_rows)(a, &s, b.first - s.q, b.n, head, &r);
+        covered = true;
     }
-    for (int64_t i = 0; i < rows; i++) {
-        if (covered[i]) continue;
-        FN(zero_row)(&a->out, block * BLOCK + i, head);
-        FN(zero_row)(&a->lse, block * BLOCK + i, head);
+    for (int64_t i = 0; !covered && i < b.n; i++) {
+        FN(zero_row)(&a->out, b.first + i, head);
+        FN(zero_row)(&a->lse, b.first + i, head);
     }
 }
 
 void FN(attention)(const st_queue *q, const cpu_attn *a)
 {
-    st_cpu_run(q, cpu_div_up(a->q.rows, BLOCK) * a->q.heads, FN(forward_piece), (void *)(uintptr_t)a);
+    FN(run_lanes)(q, a, a->q_blocks.n * a->q.heads, FN(forward_piece));
 }
 
 /* ---- backward ---- */
 typedef struct FN(backward_room) {
-    T left[MOST * BLOCK], right[MOST * BLOCK]; /* the block that stays, transposed: q, d_out or k, v   */
-    T prob[BLOCK * BLOCK], grad[BLOCK * BLOCK];
-    T sum_k[BLOCK * MOST], sum_v[BLOCK * MOST], rows[BLOCK * MOST]; /* results; padded copies */
-    T lse[BLOCK], delta[BLOCK];
+    T *left, *right;                /* the block that stays, transposed: q, d_out or k, v */
+    T *sum_q, *sum_k, *sum_v;       /* results */
+    T *rows, *prob, *grad, *lse, *delta; /* rows: padded copies */
 } FN(backward_room);
+
+static FN(backward_room) FN(backward_room_at)(const cpu_attn *a, T *room)
+{
+    FN(backward_room) r;
+    r.left = FN(take)(&room, FN(head_room)(a));
+    r.right = FN(take)(&room, FN(head_room)(a));
+    r.sum_q = FN(take)(&room, FN(head_room)(a));
+    r.sum_k = FN(take)(&room, FN(head_room)(a));
+    r.sum_v = FN(take)(&room, FN(head_room)(a));
+    r.rows = FN(take)(&room, FN(head_room)(a));
+    r.prob = FN(take)(&room, BLOCK * BLOCK);
+    r.grad = FN(take)(&room, BLOCK * BLOCK);
+    r.lse = FN(take)(&room, BLOCK);
+    r.delta = room;
+    return r;
+}
 
 /* delta (tokens, heads) = out . d_out */
 static void FN(delta_piece)(void *arg, int64_t piece)
@@ -258,6 +315,17 @@ static void FN(delta_piece)(void *arg, int64_t piece)
         }
 }
 
+/* Rows [row, row + n) of dq or dk = scale * sum */
+static void FN(write_scaled)(const cpu_attn *a, const cpu_view *v, int64_t row, int64_t n, int64_t head, const T *sum)
+{
+    int64_t d = a->q.cols, wide = FN(padded)(d);
+    T scale = (T)a->scale;
+    for (int64_t i = 0; i < n; i++) {
+        T *to = FN(head_at)(v, row + i, head);
+        for (int64_t j = 0; j < d; j++) to[j] = scale * sum[i * wide + j];
+    }
+}
+
 /* dq of queries [first, first + m): scores as (keys, queries), queries in the lanes */
 static void FN(dq_rows)(const cpu_attn *a, const FN(span) *s, int64_t first, int64_t m, int64_t head,
                         FN(backward_room) *r)
@@ -270,7 +338,7 @@ static void FN(dq_rows)(const cpu_attn *a, const FN(span) *s, int64_t first, int
         r->lse[i] = i < m ? *FN(head_at)(&a->lse, row + i, head) : 0;
         r->delta[i] = i < m ? ((const T *)a->delta)[(row + i) * a->q.heads + head] : 0;
     }
-    memset(r->sum_k, 0, (size_t)(m * wide) * sizeof(T));
+    memset(r->sum_q, 0, (size_t)(m * wide) * sizeof(T));
     for (int64_t kb = 0; kb < keys; kb += BLOCK) {
         int64_t n = cpu_min(BLOCK, keys - kb), ldk = a->k.s_row;
         const T *k = FN(head_at)(&a->k, s->k + kb, kv), *v = FN(head_at)(&a->v, s->k + kb, kv);
@@ -284,35 +352,29 @@ static void FN(dq_rows)(const cpu_attn *a, const FN(span) *s, int64_t first, int
             for (int64_t i = 0; i < from; i++) g[i] = 0;
         }
         k = FN(whole_rows)(k, &ldk, n, d, r->rows);
-        FN(small_product)(m, wide, n, r->grad, 1, BLOCK, k, ldk, r->sum_k, wide, true);
+        FN(small_product)(m, wide, n, r->grad, 1, BLOCK, k, ldk, r->sum_q, wide, true);
     }
-    for (int64_t i = 0; i < m; i++) {
-        T *dq = FN(head_at)(&a->dq, row + i, head), scale = (T)a->scale;
-        for (int64_t j = 0; j < d; j++) dq[j] = scale * r->sum_k[i * wide + j];
-    }
+    FN(write_scaled)(a, &a->dq, row, m, head, r->sum_q);
 }
 
-static void FN(dq_piece)(void *arg, int64_t piece)
+static void FN(dq_piece)(const cpu_attn *a, int64_t piece, T *room)
 {
-    const cpu_attn *a = arg;
-    int64_t block = piece / a->q.heads, head = piece % a->q.heads, first, end;
-    int64_t rows = cpu_min(BLOCK, a->q.rows - block * BLOCK);
-    bool covered[BLOCK] = {false};
-    FN(backward_room) room;
-    for (int64_t i = 0; i < a->n_spans; i++) {
-        FN(span) s = FN(span_at)(a, i);
-        if (!FN(overlap)(s.q, s.q_n, block, &first, &end)) continue;
-        FN(dq_rows)(a, &s, first - s.q, end - first, head, &room);
-        memset(covered + (first - block * BLOCK), true, (size_t)(end - first));
+    cpu_block b = a->q_blocks.block[piece / a->q.heads];
+    int64_t head = piece % a->q.heads;
+    bool covered = false;
+    FN(backward_room) r = FN(backward_room_at)(a, room);
+    FOR_SPANS(a, &a->q_blocks, b.first, s)
+    {
+        if (!a->whole || !a->whole[a->q_blocks.cover[s_at].span]) FN(dq_rows)(a, &s, b.first - s.q, b.n, head, &r);
+        covered = true;
     }
-    for (int64_t i = 0; i < rows; i++)
-        if (!covered[i]) FN(zero_row)(&a->dq, block * BLOCK + i, head);
+    for (int64_t i = 0; !covered && i < b.n; i++) FN(zero_row)(&a->dq, b.first + i, head);
 }
 
 /* What queries [first, first + m) of one head add to keys [key, key + n) of the span: scores as (queries, keys),
- * keys in the lanes. Sums start at row `at` of sum_k, sum_v. */
+ * keys in the lanes. with_dq: these keys are all that the span has. */
 static void FN(dkv_rows)(const cpu_attn *a, const FN(span) *s, int64_t first, int64_t m, int64_t head, int64_t key,
-                         int64_t n, int64_t at, FN(backward_room) *r)
+                         int64_t n, bool with_dq, FN(backward_room) *r)
 {
     int64_t d = a->q.cols, wide = FN(padded)(d), lanes = FN(padded)(n), row = s->q + first;
     int64_t ldq = a->q.s_row, ldo = a->d_out.s_row;
@@ -331,53 +393,49 @@ static void FN(dkv_rows)(const cpu_attn *a, const FN(span) *s, int64_t first, in
         for (int64_t j = seen; j < lanes; j++) p[j] = g[j] = 0;
     }
     d_out = FN(whole_rows)(d_out, &ldo, m, d, r->rows);
-    FN(small_product)(n, wide, m, r->prob, 1, BLOCK, d_out, ldo, r->sum_v + at * wide, wide, true);
+    FN(small_product)(n, wide, m, r->prob, 1, BLOCK, d_out, ldo, r->sum_v, wide, true);
     q = FN(whole_rows)(q, &ldq, m, d, r->rows);
-    FN(small_product)(n, wide, m, r->grad, 1, BLOCK, q, ldq, r->sum_k + at * wide, wide, true);
+    FN(small_product)(n, wide, m, r->grad, 1, BLOCK, q, ldq, r->sum_k, wide, true);
+    if (!with_dq) return;
+    int64_t kv = head / (a->q.heads / a->k.heads), ldk = a->k.s_row;
+    const T *k = FN(whole_rows)(FN(head_at)(&a->k, s->k + key, kv), &ldk, n, d, r->rows);
+    FN(small_product)(m, wide, n, r->grad, BLOCK, 1, k, ldk, r->sum_q, wide, false);
+    FN(write_scaled)(a, &a->dq, row, m, head, r->sum_q);
 }
 
-static void FN(dkv_span)(const cpu_attn *a, const FN(span) *s, int64_t key, int64_t n, int64_t at, int64_t kv,
+static void FN(dkv_span)(const cpu_attn *a, const FN(span) *s, int64_t key, int64_t n, int64_t kv, bool with_dq,
                          FN(backward_room) *r)
 {
     int64_t group = a->q.heads / a->k.heads, d = a->q.cols;
     /* earlier queries see none of these keys */
-    int64_t begin = a->causal ? cpu_max(0, key - (s->k_n - s->q_n)) / BLOCK * BLOCK : 0;
+    int64_t begin = a->causal && !with_dq ? cpu_max(0, key - (s->k_n - s->q_n)) / BLOCK * BLOCK : 0;
     FN(transpose)(FN(head_at)(&a->k, s->k + key, kv), a->k.s_row, n, d, (T)a->scale, r->left);
     FN(transpose)(FN(head_at)(&a->v, s->k + key, kv), a->v.s_row, n, d, 1, r->right);
     for (int64_t head = kv * group; head < (kv + 1) * group; head++)
         for (int64_t first = begin; first < s->q_n; first += BLOCK)
-            FN(dkv_rows)(a, s, first, cpu_min(BLOCK, s->q_n - first), head, key, n, at, r);
+            FN(dkv_rows)(a, s, first, cpu_min(BLOCK, s->q_n - first), head, key, n, with_dq, r);
 }
 
-static void FN(dkv_piece)(void *arg, int64_t piece)
+static void FN(dkv_piece)(const cpu_attn *a, int64_t piece, T *room)
 {
-    const cpu_attn *a = arg;
-    int64_t block = piece / a->k.heads, kv = piece % a->k.heads, first, end, d = a->q.cols, wide = FN(padded)(d);
-    int64_t rows = cpu_min(BLOCK, a->k.rows - block * BLOCK);
-    FN(backward_room) room;
-    memset(room.sum_k, 0, (size_t)(rows * wide) * sizeof(T));
-    memset(room.sum_v, 0, (size_t)(rows * wide) * sizeof(T));
-    for (int64_t i = 0; i < a->n_spans; i++) {
-        FN(span) s = FN(span_at)(a, i);
-        if (!FN(overlap)(s.k, s.k_n, block, &first, &end)) continue;
-        FN(dkv_span)(a, &s, first - s.k, end - first, first - block * BLOCK, kv, &room);
-    }
-    for (int64_t i = 0; i < rows; i++) {
-        if (a->dk.data) {
-            T *dk = FN(head_at)(&a->dk, block * BLOCK + i, kv), scale = (T)a->scale;
-            for (int64_t j = 0; j < d; j++) dk[j] = scale * room.sum_k[i * wide + j];
-        }
-        if (a->dv.data)
-            memcpy(FN(head_at)(&a->dv, block * BLOCK + i, kv), room.sum_v + i * wide, (size_t)d * sizeof(T));
-    }
+    cpu_block b = a->k_blocks.block[piece / a->k.heads];
+    int64_t kv = piece % a->k.heads, d = a->q.cols, wide = FN(padded)(d);
+    FN(backward_room) r = FN(backward_room_at)(a, room);
+    memset(r.sum_k, 0, (size_t)(b.n * wide) * sizeof(T));
+    memset(r.sum_v, 0, (size_t)(b.n * wide) * sizeof(T));
+    FOR_SPANS(a, &a->k_blocks, b.first, s)
+        FN(dkv_span)(a, &s, b.first - s.k, b.n, kv, a->whole && a->whole[a->k_blocks.cover[s_at].span], &r);
+    if (a->dk.data) FN(write_scaled)(a, &a->dk, b.first, b.n, kv, r.sum_k);
+    for (int64_t i = 0; a->dv.data && i < b.n; i++)
+        memcpy(FN(head_at)(&a->dv, b.first + i, kv), r.sum_v + i * wide, (size_t)d * sizeof(T));
 }
 
 void FN(attention_bwd)(const st_queue *q, const cpu_attn *a)
 {
-    void *arg = (void *)(uintptr_t)a;
-    st_cpu_run(q, cpu_div_up(a->q.rows, BLOCK), FN(delta_piece), arg);
-    if (a->dq.data) st_cpu_run(q, cpu_div_up(a->q.rows, BLOCK) * a->q.heads, FN(dq_piece), arg);
-    if (a->dk.data || a->dv.data) st_cpu_run(q, cpu_div_up(a->k.rows, BLOCK) * a->k.heads, FN(dkv_piece), arg);
+    st_cpu_run(q, cpu_div_up(a->q.rows, BLOCK), FN(delta_piece), (void *)(uintptr_t)a);
+    if (a->dq.data) FN(run_lanes)(q, a, a->q_blocks.n * a->q.heads, FN(dq_piece));
+    if (a->dk.data || a->dv.data) FN(run_lanes)(q, a, a->k_blocks.n * a->k.heads, FN(dkv_piece));
 }
+#undef FOR_SPANS
 #undef LOWEST
 #endif

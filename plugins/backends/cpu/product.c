@@ -14,7 +14,7 @@ enum { SPLIT_FROM = 4096, SPLIT_PART = 2048, SPLIT_MOST = 16, SPLIT_SIZE = 65536
 
 /* Panels. PANEL_BYTES: what a right side may take that every piece reads as a whole. PANEL_ROWS: a left side so low
  * that pieces of columns alone do, whatever the right side takes. PANEL_FLOPS: operations worth a piece. PANEL_COLS:
- * columns of a piece of such a product, and the least that pay for turning a left side. PACK_PIECE: elements to pack. */
+ * columns of a piece of such a product, and the least that pay for turning a left side. PACK_PIECE: elements packed. */
 enum { PANEL_BYTES = 2 << 20, PANEL_ROWS = 192, PANEL_FLOPS = 3000000, PANEL_PIECES = 64, PANEL_COLS = 64 };
 enum { PANEL_LEAST = 16, PACK_PIECE = 16384, PAGE = 4096 };
 

@@ -56,22 +56,34 @@ INLINE void conv_bwd_columns(const gdn_conv *a, int64_t index, int64_t taps, int
     }
     for (int64_t t = 0; t < more + taps - 1; t++) { /* x[t]: input of token begin - taps + 1 + t */
         const int64_t from = begin - taps + 1 + t;
-        x[t] = from >= first ? load((const REAL *)a->in + from * a->in_stride + c, n) : splat(0);
+        const REAL *in = (const REAL *)a->in + from * a->in_stride + c;
+        if (from < first) {
+            x[t] = splat(0);
+            continue;
+        }
+        x[t] = load(in, n);
+        __builtin_prefetch(in + W); /* the next columns: a walk down the rows is none that processors foresee */
     }
     for (int64_t t = 0; t < more; t++) {
         vec u = {0}, rest, s;
+        UNROLL
         for (int64_t j = 0; j < taps; j++) u += w[j] * x[t + j];
         s = sigmoid(u, &rest);
-        du[t] = load((const REAL *)a->dout + (begin + t) * a->dout_stride + c, n) * s * ((REAL)1 + u * rest);
+        const REAL *dout = (const REAL *)a->dout + (begin + t) * a->dout_stride + c;
+        du[t] = load(dout, n) * s * ((REAL)1 + u * rest);
+        __builtin_prefetch(dout + W);
     }
     for (int64_t t = more; t < length + taps - 1; t++) du[t] = splat(0);
     for (int64_t t = 0; t < length; t++) {
         vec d = {0};
+        UNROLL
         for (int64_t j = 0; j < taps; j++) {
             d += w[j] * du[t + taps - 1 - j];
             dw[j] += du[t] * x[t + j];
         }
-        store((REAL *)a->din + (begin + t) * a->din_stride + c, d, n);
+        REAL *din = (REAL *)a->din + (begin + t) * a->din_stride + c;
+        store(din, d, n);
+        __builtin_prefetch(din + W, 1);
     }
     for (int64_t j = 0; j < taps; j++) store((REAL *)a->work + (index * taps + j) * a->channels + c, dw[j], n);
 }
