@@ -7,8 +7,8 @@
 /* `run` and `stack` are further lines of those sections. */
 #define DEPTH_MODEL(pattern, run, stack) \
     "[run]\nprecision = f64\npoison = yes\n" run "[stack]\npattern = " pattern \
-    "\nhidden = 16\nvocab = 23\ninit_std = 0.3\n" stack \
-    "[layer.G]\nkey_heads = 2\nvalue_heads = 4\nkey_dim = 4\nvalue_dim = 4\n" \
+    "\nhidden = 16\nvocab = 23\n" stack \
+    "[init]\nstd = 0.3\n[layer.G]\nkey_heads = 2\nvalue_heads = 4\nkey_dim = 4\nvalue_dim = 4\n" \
     "[layer.*]\nheads = 4\nkv_heads = 2\nhead_dim = 8\n" \
     "[layer.-]\nwidth = 24\n" \
     "[optimizer]\nplugin = adamw\nweight_decay = 0.1\n"
