@@ -24,7 +24,6 @@ typedef struct st_diag { st_error error; char line_text[256]; int32_t caret, war
 typedef struct st_diags { int32_t n, errors, warnings; st_diag item[ST_DIAGS_MAX]; } st_diags;
 int st_diags_add(st_diags *, const st_error *, const char *line_text, bool warning); /* -> the error's code */
 void st_diags_print(const st_diags *, FILE *); /* file:line:column: error: message, line, caret, detail, hint */
-void st_error_print(const st_error *, FILE *);
 
 /* ---- arenas (arena.c): bump blocks, freed as a whole. struct st_arena is what plugins see as st_arena. ---- */
 st_arena *st_arena_create(size_t limit); /* limit 0: none */

@@ -98,20 +98,3 @@ void st_error_context(st_error *e, const char *fmt, ...)
     if ((size_t)snprintf(e->message, sizeof e->message, "%s: %s", front, old) >= sizeof e->message)
         mark_cut(e->message, sizeof e->message);
 }
-
-static void print_place(const st_error *e, FILE *to)
-{
-    if (!e->file[0]) return;
-    fprintf(to, "%s:", e->file);
-    if (e->line > 0) fprintf(to, "%d:", e->line);
-    if (e->line > 0 && e->column > 0) fprintf(to, "%d:", e->column);
-    fputc(' ', to);
-}
-
-void st_error_print(const st_error *e, FILE *to)
-{
-    print_place(e, to);
-    fprintf(to, "error: %s\n", e->message[0] ? e->message : st_code_name(e->code));
-    if (e->detail[0]) fprintf(to, "  detail: %s\n", e->detail);
-    if (e->hint[0]) fprintf(to, "  hint: %s\n", e->hint);
-}

@@ -39,7 +39,7 @@ static const st_format_type types[] = {
     {"F8_E8M0", 0, 8},   {"F6_E2M3", 0, 6},   {"F6_E3M2", 0, 6},     {"F4", 0, 4},        {"C64", 0, 64},
 };
 
-const st_format_type *st_format_type_named(const char *name)
+static const st_format_type *type_named(const char *name)
 {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!strcmp(types[i].name, name)) return &types[i];
@@ -138,7 +138,7 @@ static int read_entry(const st_tensors *t, const char *name, const json_t *entry
         return bad(e, t, NULL, "the header's entry '" NAME_FMT "' is not an object", NAME_ARGS(name));
     const json_t *dtype = json_object_get(entry, "dtype");
     if (!json_is_string(dtype)) return bad(e, t, NULL, "tensor '" NAME_FMT "' has no text 'dtype'", NAME_ARGS(name));
-    const st_format_type *type = st_format_type_named(json_string_value(dtype));
+    const st_format_type *type = type_named(json_string_value(dtype));
     if (!type)
         return bad(e, t, NULL, "tensor '" NAME_FMT "' has the unknown dtype '%.40s'", NAME_ARGS(name),
                    json_string_value(dtype));

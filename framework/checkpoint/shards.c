@@ -59,6 +59,19 @@ static int shard_of(const st_shards *s, const char *name)
     return -1;
 }
 
+/* Other libraries write other shapes under the same names: what a file says of itself must be "pt". */
+static int open_tensors(st_shards *s, const char *path, st_error *e)
+{
+    const char *format;
+
+    ST_TRY(st_tensors_open(path, &s->file[s->n_files].open, e));
+    format = st_tensors_metadata(s->file[s->n_files++].open, "format");
+    if (!format || !strcmp(format, "pt")) return ST_OK;
+    return bad(e, path, !strcmp(format, "strata") ? "a checkpoint of strata is loaded by [checkpoint] from"
+                                                  : "fetch the model's PyTorch weights",
+               "the weights are of the format '%.60s', not 'pt'", format);
+}
+
 static int open_shard(st_shards *s, const char *dir, const char *name, st_error *e)
 {
     if (!*name || strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, ".."))
@@ -70,9 +83,7 @@ static int open_shard(st_shards *s, const char *dir, const char *name, st_error 
                    s->index);
     s->file[s->n_files].name = name;
     s->file[s->n_files].path = path;
-    ST_TRY(st_tensors_open(path, &s->file[s->n_files].open, e));
-    s->n_files++;
-    return ST_OK;
+    return open_tensors(s, path, e);
 }
 
 static int open_shards(st_shards *s, const char *dir, const json_t *map, st_error *e)
@@ -173,8 +184,7 @@ static int open_files(st_shards *s, const char *const *paths, int n, st_error *e
     if (!s->file) return st_fail(e, ST_E_NOMEM, "%s: no memory", paths[0]);
     for (int i = 0; i < n; i++) {
         s->file[i].name = s->file[i].path = st_arena_strdup(s->arena, paths[i]);
-        ST_TRY(st_tensors_open(paths[i], &s->file[i].open, e));
-        s->n_files++;
+        ST_TRY(open_tensors(s, paths[i], e));
     }
     return ST_OK;
 }

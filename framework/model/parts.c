@@ -39,7 +39,7 @@ static char *layer_section(st_model *m, char symbol) { return st_arena_printf(m-
 
 /* The plugin bound to a symbol by its section, else the one that claims it; bound once, its values copied to all
  * layers. */
-st_instance *model_symbol(st_model *m, char symbol, st_diags *d)
+static st_instance *bound_symbol(st_model *m, char symbol, st_diags *d)
 {
     unsigned char at = (unsigned char)symbol;
     char *section = layer_section(m, symbol);
@@ -186,7 +186,7 @@ static void number_blocks(model_stack *st)
 
 static int add_layer(st_model *m, model_stack *st, int32_t i, st_diags *d)
 {
-    st_instance *proto = model_symbol(m, st->symbols[i], d);
+    st_instance *proto = bound_symbol(m, st->symbols[i], d);
     model_part *p;
     void *self;
 

@@ -221,7 +221,6 @@ model_part *model_add_part(st_model *, int32_t kind, const char *path, const cha
                            void *self);
 int model_add_stack(st_model *, model_part *owner, const st_stack_def *, const char *path, const char *symbols,
                     model_stack **, st_diags *);
-st_instance *model_symbol(st_model *, char symbol, st_diags *);
 int model_check_pattern(st_model *, st_diags *);
 int model_bind_recompute(st_model *, st_diags *);
 int model_check_symbols(st_model *, st_diags *);
@@ -243,7 +242,6 @@ st_tensor model_weight_tensor(const st_model *, const model_weight *);
 int model_read_tensor(st_model *, st_tensor, double *out, int64_t n, st_error *);
 int model_write_tensor(st_model *, st_tensor, const double *in, int64_t n, st_error *);
 st_tensor model_grad_tensor(const st_model *, const model_weight *);
-st_tensor model_shape_tensor(const model_weight *, void *data, int32_t dtype);
 int model_check_init(st_model *, st_diags *);
 int model_fill_constants(st_model *, st_error *);
 /* path patterns, separated by commas or blanks */

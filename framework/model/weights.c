@@ -192,7 +192,7 @@ int model_declare_host(st_model *m, st_error *e)
 
 /* ---- tensors ---- */
 
-st_tensor model_shape_tensor(const model_weight *w, void *data, int32_t dtype)
+static st_tensor shaped(const model_weight *w, void *data, int32_t dtype)
 {
     st_tensor t = {data, NULL, {1, 1, 1, 1}, {1, 1, 1, 1}, dtype, w->pub.nd};
     int64_t stride = 1;
@@ -206,10 +206,10 @@ st_tensor model_shape_tensor(const model_weight *w, void *data, int32_t dtype)
 }
 
 st_tensor model_weight_tensor(const st_model *m, const model_weight *w)
-{ return model_shape_tensor(w, m->weight_block.base + w->at, w->pub.dtype); }
+{ return shaped(w, m->weight_block.base + w->at, w->pub.dtype); }
 
 st_tensor model_grad_tensor(const st_model *m, const model_weight *w)
-{ return w->trains ? model_shape_tensor(w, m->grad_block.base + w->grad_at, m->acc_dtype) : st_absent(); }
+{ return w->trains ? shaped(w, m->grad_block.base + w->grad_at, m->acc_dtype) : st_absent(); }
 
 /* ---- values from and to the host ---- */
 

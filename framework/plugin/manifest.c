@@ -93,7 +93,8 @@ static int check_plugin(const st_spec *spec, struct plugin_keys *k, st_diags *di
     return rc;
 }
 
-const char *st_module_find(const st_registry *r, const char *manifest, const char *name)
+/* The module file of a manifest's `module` value: a path, or the file name when it is found nowhere. */
+static const char *find_module(const st_registry *r, const char *manifest, const char *name)
 {
     size_t n = strlen(name);
     const char *so = n > 3 && !strcmp(name + n - 3, ".so") ? "" : ".so";
@@ -129,7 +130,7 @@ static int read_kernels(st_registry *r, st_spec *spec, const char *path, st_mani
         if (bound != ST_OK) rc = bound;
         else {
             m->kernels[m->n_kernels].backend = st_arena_strdup(r->arena, sections[i] + 8);
-            m->kernels[m->n_kernels].module = st_module_find(r, path, k.module);
+            m->kernels[m->n_kernels].module = find_module(r, path, k.module);
             m->n_kernels++;
         }
     }
@@ -146,7 +147,7 @@ static int fill(st_registry *r, const struct plugin_keys *k, const char *path, c
     m->kind = k->kind + 1;
     m->abi = (int32_t)k->abi;
     m->symbol = k->symbol ? k->symbol[0] : 0;
-    m->module = st_module_find(r, path, k->module);
+    m->module = find_module(r, path, k->module);
     m->wins = 1;
     return m->name && m->summary && m->version && m->file && m->module ? ST_OK : ST_E_NOMEM;
 }

@@ -31,13 +31,14 @@ void st_differ(st_differences *d, const char *fmt, ...)
     va_end(ap);
 }
 
-void st_differ_number(st_differences *d, const char *field, uint64_t module, uint64_t host)
+static void differ_number(st_differences *d, const char *field, uint64_t module, uint64_t host)
 {
     if (module != host)
         st_differ(d, "%s: module %llu, host %llu", field, (unsigned long long)module, (unsigned long long)host);
 }
 
-void st_differ_text(st_differences *d, const char *field, const char *module, const char *other_name, const char *other)
+static void differ_text(st_differences *d, const char *field, const char *module, const char *other_name,
+                        const char *other)
 {
     if (!module || strcmp(module, other))
         st_differ(d, "%s: module '%.60s', %s '%.60s'", field, module ? module : "(absent)", other_name, other);
@@ -95,7 +96,8 @@ static int load_failed(const char *path, const char *odd, st_error *e)
     return ST_E_ABI;
 }
 
-int st_module_entry(st_registry *r, const char *path, const char *symbol, void **entry, st_error *e)
+/* Opens the file and gives the entry function. */
+static int module_entry(st_registry *r, const char *path, const char *symbol, void **entry, st_error *e)
 {
     const char *why = st_access_module(r->arena, path), *odd;
 
@@ -123,8 +125,8 @@ static int check_head(const uint32_t head[4], uint32_t magic, size_t least, size
     st_differences d = {0};
 
     if (head[0] != magic) st_differ(&d, "magic: module 0x%08x, host 0x%08x", head[0], magic);
-    st_differ_number(&d, "abi_major", head[1], ST_ABI_MAJOR);
-    if (head[2] > ST_ABI_MINOR) st_differ_number(&d, "abi_minor", head[2], ST_ABI_MINOR);
+    differ_number(&d, "abi_major", head[1], ST_ABI_MAJOR);
+    if (head[2] > ST_ABI_MINOR) differ_number(&d, "abi_minor", head[2], ST_ABI_MINOR);
     if (head[3] < least || (head[3] > own && head[2] <= ST_ABI_MINOR))
         st_differ(&d, "size: module %u, host %zu", head[3], own);
     if (head[0] != magic) return refuse(&d, path, e, "build it from strata's headers", "this module is not strata's");
@@ -144,9 +146,9 @@ static int check_layout(const st_plugin *p, const char *path, st_error *e)
 
     if (p->kind < ST_KIND_BACKEND || p->kind > ST_KIND_OPTIMIZER)
         st_differ(&d, "kind: module %u, host knows 1 to %d", p->kind, ST_KIND_OPTIMIZER);
-    st_differ_number(&d, "tensor_size", p->tensor_size, sizeof(st_tensor));
+    differ_number(&d, "tensor_size", p->tensor_size, sizeof(st_tensor));
     if (p->param_size < PARAM_SIZE_0 || p->param_size > sizeof(st_param))
-        st_differ_number(&d, "param_size", p->param_size, sizeof(st_param));
+        differ_number(&d, "param_size", p->param_size, sizeof(st_param));
     if (p->n_params > PARAMS_MAX) st_differ(&d, "n_params: module %u, host at most %u", p->n_params, PARAMS_MAX);
     if (p->self_size > SELF_SIZE_MAX)
         st_differ(&d, "self_size: module %u, host at most %u", p->self_size, SELF_SIZE_MAX);
@@ -166,9 +168,9 @@ static int check_promises(const st_plugin *p, const st_manifest *m, st_error *e)
 {
     st_differences d = {0};
 
-    st_differ_text(&d, "kind", st_kind_name((int)p->kind), "manifest", st_kind_name(m->kind));
-    st_differ_text(&d, "name", p->name, "manifest", m->name);
-    st_differ_text(&d, "version", p->version, "manifest", m->version);
+    differ_text(&d, "kind", st_kind_name((int)p->kind), "manifest", st_kind_name(m->kind));
+    differ_text(&d, "name", p->name, "manifest", m->name);
+    differ_text(&d, "version", p->version, "manifest", m->version);
     return refuse(&d, m->module, e, "correct the manifest, or put the module that it means in place",
                   "this module is not what the manifest %s says", m->file);
 }
@@ -213,7 +215,7 @@ static int open_plugin(st_registry *r, const char *path, const st_plugin **out, 
     uint32_t head[4];
     st_plugin_fn fn;
 
-    ST_TRY(st_module_entry(r, path, "st_plugin_v1", &entry, e));
+    ST_TRY(module_entry(r, path, "st_plugin_v1", &entry, e));
     memcpy(&fn, &entry, sizeof fn);
     const st_plugin *theirs = fn();
     if (!theirs) return st_fail_at(e, ST_E_ABI, path, 0, 0, "this module's st_plugin_v1 gives no descriptor");
@@ -288,9 +290,9 @@ static int check_kernels(const st_kernels *k, const st_plugin *p, const char *ba
     if (k->iface != p->kernel_iface) st_differ(&d, "iface: kernels %u, plugin %u", k->iface, p->kernel_iface);
     if (k->table_size != p->kernel_size)
         st_differ(&d, "table_size: kernels %u, plugin %u", k->table_size, p->kernel_size);
-    st_differ_text(&d, "plugin", k->plugin, "plugin", p->name);
-    st_differ_text(&d, "version", k->version, "plugin", p->version);
-    st_differ_text(&d, "backend", k->backend, "manifest", backend);
+    differ_text(&d, "plugin", k->plugin, "plugin", p->name);
+    differ_text(&d, "version", k->version, "plugin", p->version);
+    differ_text(&d, "backend", k->backend, "manifest", backend);
     if (!k->table) st_differ(&d, "table: absent");
     return refuse(&d, path, e, "build the plugin and its kernels together",
                   "this kernel module does not belong to plugin %s %s", p->name, p->version);
@@ -303,7 +305,7 @@ static int open_kernels(st_registry *r, const char *path, const st_plugin *p, co
     uint32_t head[4];
     const st_kernels *(*fn)(void);
 
-    ST_TRY(st_module_entry(r, path, "st_kernels_v1", &entry, e));
+    ST_TRY(module_entry(r, path, "st_kernels_v1", &entry, e));
     memcpy(&fn, &entry, sizeof fn);
     const st_kernels *theirs = fn();
     if (!theirs) return st_fail_at(e, ST_E_ABI, path, 0, 0, "this module's st_kernels_v1 gives no table");

@@ -25,21 +25,15 @@ void *st_grow(void *array_pointer, int32_t *n, size_t size);
 
 /* manifest.c: *out NULL without error: the file is no manifest */
 int st_manifest_read(st_registry *, const char *path, const char *dir, st_manifest **out, st_diags *);
-/* module file of a manifest's `module` value: a path, or the file name when it is found nowhere */
-const char *st_module_find(const st_registry *, const char *manifest, const char *name);
 /* access.c: NULL, or why code from there is not trusted */
 const char *st_access_directory(st_arena *, const char *path);
 const char *st_access_module(st_arena *, const char *path);
 /* elf.c: refuses a file that the loader would crash on; *odd: what is wrong with it in our words, NULL: nothing */
 int st_elf_check(const char *path, const char **odd, st_error *);
-/* module.c: opens the file and gives the entry function */
-int st_module_entry(st_registry *, const char *path, const char *symbol, void **entry, st_error *);
 
 /* Fields that differ, all of them, for one message. */
 typedef struct st_differences { char text[sizeof ((st_error *)0)->detail]; int32_t n; } st_differences;
 void st_differ(st_differences *, const char *fmt, ...) ST_PRINTF(2, 3);
-void st_differ_number(st_differences *, const char *field, uint64_t module, uint64_t host);
-void st_differ_text(st_differences *, const char *field, const char *module, const char *other_name, const char *other);
 
 /* contract.c: what a descriptor promises is there: texts, operations, slots, maps, parameters */
 int st_contract_check(const st_plugin *, const char *path, st_error *);

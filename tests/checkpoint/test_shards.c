@@ -100,6 +100,29 @@ static void broken_sets_are_refused(void **state)
     refused(*state, INDEX, "not valid JSON");
 }
 
+static void weights_of_other_formats_are_refused(void **state)
+{
+    static const char *const format[] = {"pt", "tf", "strata"};
+
+    for (int i = 0; i < 3; i++) {
+        char header[160];
+        st_shards *s = NULL;
+        st_error e = {0};
+        int rc;
+        snprintf(header, sizeof header,
+                 "{\"__metadata__\":{\"format\":\"%s\"},\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+                 format[i]);
+        put_file(*state, "model.safetensors", header, "x", 1);
+        rc = st_shards_open(*state, &s, &e);
+        assert_int_equal(rc, i ? ST_E_DATA : ST_OK);
+        st_shards_close(s);
+        if (!i) continue;
+        assert_non_null(strstr(e.message, format[i]));
+        assert_non_null(strstr(e.file, "model.safetensors"));
+        assert_non_null(strstr(e.hint, i == 1 ? "PyTorch" : "[checkpoint]"));
+    }
+}
+
 static void wrong_total_is_told(void **state)
 {
     st_shards *s = NULL;
@@ -119,6 +142,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(set_of_shards_loads, setup, teardown),
         cmocka_unit_test_setup_teardown(single_file_loads, setup, teardown),
         cmocka_unit_test_setup_teardown(broken_sets_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(weights_of_other_formats_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(wrong_total_is_told, setup, teardown),
     };
     return cmocka_run_group_tests_name("shards", tests, NULL, NULL);
