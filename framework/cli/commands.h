@@ -14,6 +14,8 @@
     X("bench", cli_bench, "time training steps against this machine's floor") \
     X("parity", cli_parity, "compare with stored reference values, tensor by tensor") \
     X("selftest", cli_selftest, "check every layer of a spec against differences") \
+    X("data", cli_data, "show a sample as it is trained") \
+    X("tokenize", cli_tokenize, "text to token ids") \
     X("spec", cli_spec, "write a spec from a published model's config.json") \
     X("inspect", cli_inspect, "print a plugin's parameters and capabilities") \
     X("plugins", cli_plugins, "list all plugins, where they were searched and which wins") \
@@ -52,6 +54,8 @@ int cli_start(st_cli *, int threads);  /* makes cli->base; threads 0: one per co
 const char *cli_spec_path(st_cli *, const char *name);
 /* Spec and registry, plugins of both --plugin-path and the spec searched. Mistakes go to cli->diags. */
 int cli_load(st_cli *, const char *name, st_spec **, st_registry **);
+/* In quotes on one line; control bytes and what is not UTF-8 as \xNN. */
+void cli_put_quoted(FILE *, const char *bytes, size_t n);
 /* Prints what cli->diags holds; -> exit code for rc. */
 int cli_report(st_cli *, int rc);
 int cli_exit_code(int rc);

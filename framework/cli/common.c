@@ -130,6 +130,24 @@ int cli_load(st_cli *cli, const char *name, st_spec **spec, st_registry **regist
     return st_registry_open_for(cli->base, cli->plugin_path, cli->n_plugin_path, *spec, registry, cli->diags);
 }
 
+void cli_put_quoted(FILE *f, const char *bytes, size_t n)
+{
+    static const char plain[] = "\n\t\r\"\\", shown[] = "ntr\"\\";
+
+    fputc('"', f);
+    for (size_t i = 0, bad; i < n; i++) {
+        size_t length = 1; /* of the character here; 0: it is none */
+        while (length < 5 && i + length <= n && !st_utf8_valid(bytes + i, length, &bad)) length++;
+        if (length == 5 || i + length > n) length = 0;
+        const char *at = length == 1 ? memchr(plain, bytes[i], sizeof plain - 1) : NULL;
+        if (at) fprintf(f, "\\%c", shown[at - plain]);
+        else if (length == 0 || (uint8_t)bytes[i] < 0x20 || bytes[i] == 0x7f) fprintf(f, "\\x%02x", (uint8_t)bytes[i]);
+        else fwrite(bytes + i, 1, length, f);
+        if (length > 1) i += length - 1;
+    }
+    fputc('"', f);
+}
+
 int cli_exit_code(int rc)
 {
     switch (rc) {

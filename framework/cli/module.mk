@@ -5,6 +5,7 @@ strata_SOURCES = \
   framework/cli/check.c \
   framework/cli/commands.h \
   framework/cli/common.c \
+  framework/cli/data.c \
   framework/cli/inspect.c \
   framework/cli/inspect.h \
   framework/cli/inspect_print.c \
@@ -18,6 +19,7 @@ strata_SOURCES = \
   framework/cli/spec.c \
   framework/cli/summary.c \
   framework/cli/summary.h \
+  framework/cli/tokenize.c \
   framework/cli/train.c
 strata_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 strata_LDADD = framework/libstrata.la

@@ -228,7 +228,8 @@ int st_loader_sample(st_loader *l, int64_t index, int prompt, st_arena *arena, s
                      st_error *e)
 {
     if (index < 0 || index >= l->count)
-        return st_fail(e, ST_E_NOTFOUND, "%s: record %lld of %lld", l->section, (long long)index, (long long)l->count);
+        return st_fail(e, ST_E_NOTFOUND, "%s: there is no record %lld, the records are 0 to %lld", l->section,
+                       (long long)index, (long long)l->count - 1);
     int rc = st_prepare(&l->preparer, index, prompt, arena, out, text, NULL, e);
     if (rc != ST_OK) st_error_context(e, "%s", l->section);
     return rc;

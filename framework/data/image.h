@@ -22,4 +22,6 @@ typedef struct st_image {
 
 int st_image_decode(const void *data, size_t n, const st_image_rules *, st_arena *, st_image *,
                     st_error *); /* ST_E_DATA: unusable */
+/* 8-bit RGB, whole or not at all. */
+int st_image_write_png(const char *path, const st_image *, st_error *);
 #endif

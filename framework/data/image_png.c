@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/image_png.c - PNG through libpng. Its errors jump back to read_all(); nothing is allocated by us in between. */
+/* data/image_png.c - PNG through libpng. Its errors jump back to read_all(); nothing is allocated by us in between.
+ * Writing goes through its simple interface, into memory first. */
 #include "data/image_priv.h"
 
 #include <png.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct reader {
@@ -41,8 +43,8 @@ static int check_chunks(const st_image_job *job)
         const uint8_t *p = job->data + at;
         uint32_t length = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
         if (length > job->n - at - 12)
-            return st_fail(job->error, ST_E_DATA, "damaged PNG picture: the chunk at byte %zu, of %u bytes, is cut short",
-                           at, length);
+            return st_fail(job->error, ST_E_DATA,
+                           "damaged PNG picture: the chunk at byte %zu, of %u bytes, is cut short", at, length);
         if (!memcmp(p + 4, "IEND", 4)) return ST_OK;
         at += 12 + (size_t)length;
     }
@@ -119,4 +121,21 @@ int st_png_decode(st_image_job *job)
     if (r.channels == 4) lay_on_white(&r);
     job->image.rgb = r.pixels;
     return ST_OK;
+}
+
+int st_image_write_png(const char *path, const st_image *im, st_error *e)
+{
+    png_image png = {.version = PNG_IMAGE_VERSION, .width = (png_uint_32)im->width, .height = (png_uint_32)im->height};
+    png_alloc_size_t n = 0;
+    png.format = PNG_FORMAT_RGB;
+    if (!png_image_write_to_memory(&png, NULL, &n, 0, im->rgb, 0, NULL))
+        return st_fail(e, ST_E_DATA, "%s: %s", path, png.message);
+    void *bytes = malloc(n);
+    if (!bytes)
+        return st_fail(e, ST_E_NOMEM, "%s: no memory for a picture of %d x %d pixels", path, im->width, im->height);
+    int rc = png_image_write_to_memory(&png, bytes, &n, 0, im->rgb, 0, NULL)
+                 ? st_file_write_atomic(path, bytes, n, e)
+                 : st_fail(e, ST_E_DATA, "%s: %s", path, png.message);
+    free(bytes);
+    return rc;
 }

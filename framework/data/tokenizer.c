@@ -47,6 +47,13 @@ int32_t st_tokenizer_id(const st_tokenizer *t, const char *token)
     return s ? s->id : -1;
 }
 
+const char *st_tokenizer_piece(const st_tokenizer *t, int32_t id, size_t *n)
+{
+    if (id < 0 || id >= t->size || t->id_kind[id] == ST_ID_FREE) return NULL;
+    *n = t->id_n[id];
+    return t->id_bytes[id];
+}
+
 /* ---- encoding ---- */
 
 typedef struct symbol {

@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -405,12 +406,36 @@ static void limits(void **state)
     st_arena_destroy(a);
 }
 
+static void written_is_read(void **state)
+{
+    uint8_t rgb[3 * 5 * 3];
+    const st_image im = {5, 3, rgb};
+    st_arena *a = st_arena_create(0);
+    char path[] = "/tmp/strata-image-XXXXXX", *data;
+    int fd = mkstemp(path);
+    st_image back;
+    st_error e = {0};
+    size_t n;
+    assert_true(fd >= 0);
+    close(fd);
+    for (size_t i = 0; i < sizeof rgb; i++) rgb[i] = (uint8_t)(i * 37);
+    assert_int_equal(st_image_write_png(path, &im, &e), ST_OK);
+    assert_int_equal(st_file_read(path, a, &data, &n, &e), ST_OK);
+    assert_int_equal(st_image_decode(data, n, &drop, a, &back, &e), ST_OK);
+    assert_true(back.width == 5 && back.height == 3);
+    assert_memory_equal(back.rgb, rgb, sizeof rgb);
+    unlink(path);
+    assert_int_equal(st_image_write_png("/nowhere/a.png", &im, &e), ST_E_IO);
+    assert_non_null(strstr(e.message, "/nowhere/a.png"));
+    st_arena_destroy(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kept_files),        cmocka_unit_test(kept_details), cmocka_unit_test(every_png),
         cmocka_unit_test(chunk_larger_than_the_file),
-        cmocka_unit_test(every_orientation), cmocka_unit_test(cut_anywhere), cmocka_unit_test(limits),
+        cmocka_unit_test(every_orientation), cmocka_unit_test(cut_anywhere), cmocka_unit_test(limits), cmocka_unit_test(written_is_read),
     };
     return cmocka_run_group_tests_name("image", tests, NULL, NULL);
 }

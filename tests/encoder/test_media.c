@@ -96,6 +96,10 @@ static void pixels(void **state)
         assert_int_equal(fread(want, 1, n, f), n);
         assert_int_equal(ops_of(h)->prepare(h->self, &h->worker, &md, &p, got), ST_OK);
         assert_memory_equal(got, want, n);
+        st_media seen = {.size = sizeof seen};
+        assert_int_equal(ops_of(h)->picture(h->self, &h->worker, &p, got, &seen), ST_OK);
+        assert_true(seen.width == head[3] && seen.height == head[2]);
+        assert_memory_equal(seen.rgb, want, n);
     }
     fclose(f);
     assert_int_equal(cases, 7);

@@ -50,5 +50,7 @@ typedef struct st_encoder_ops {
     int (*forward)(const void *self, st_step *, const st_media_batch *, const st_tensor *features);  /* [caps.rows, hidden]   */
     int (*backward)(const void *self, st_step *, const st_media_batch *, const st_tensor *d_features);
     int (*cost)(const void *self, const st_env *, const st_media_plan *, double *flops);       /* (optional)                  */
+    /* (optional) what prepare left in payload, for people to look at: width, height and rgb, which may point into payload     */
+    int (*picture)(const void *self, const st_worker *, const st_media_plan *, const void *payload, st_media *out);
 } st_encoder_ops;
 #endif

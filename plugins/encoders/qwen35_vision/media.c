@@ -143,6 +143,21 @@ int qwen35_vision_prepare(const void *self, const st_worker *w, const st_media *
     return ST_OK;
 }
 
+int qwen35_vision_picture(const void *self, const st_worker *w, const st_media_plan *p, const void *payload,
+                          st_media *out)
+{
+    const struct vision *m = self;
+
+    if (p->own[0])
+        return ST_WORKER_FAIL(w, ST_E_UNSUPPORTED, "ready patch values are no picture");
+    out->kind = ST_MEDIA_IMAGE;
+    out->height = p->grid[1] * (int32_t)m->patch;
+    out->width = p->grid[2] * (int32_t)m->patch;
+    out->frames = 1;
+    out->rgb = payload;
+    return ST_OK;
+}
+
 int qwen35_vision_capacity(const void *self, const st_env *e, st_media_caps *c)
 {
     const struct vision *m = self;

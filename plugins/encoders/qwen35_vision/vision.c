@@ -381,7 +381,7 @@ static const st_encoder_ops ops = {
     .size = sizeof ops, .n_slots = ST_COUNT(slots), .n_maps = ST_COUNT(maps), .slots = slots, .maps = maps,
     .configure = configure, .capacity = qwen35_vision_capacity, .measure = qwen35_vision_measure,
     .layout = qwen35_vision_layout, .prepare = qwen35_vision_prepare, .collate = qwen35_vision_collate,
-    .forward = forward, .backward = backward, .cost = cost,
+    .forward = forward, .backward = backward, .cost = cost, .picture = qwen35_vision_picture,
 };
 
 ST_PLUGIN_V1(ST_KIND_ENCODER, struct vision, ops, ST_PARAMS(params),

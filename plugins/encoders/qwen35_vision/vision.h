@@ -35,6 +35,7 @@ int qwen35_vision_layout(const void *self, const st_worker *, const st_media *, 
 int qwen35_vision_prepare(const void *self, const st_worker *, const st_media *, const st_media_plan *, void *payload);
 int qwen35_vision_collate(const void *self, const st_worker *, const st_media_caps *, const st_media_plan *, int32_t n,
                           int32_t *meta);
+int qwen35_vision_picture(const void *self, const st_worker *, const st_media_plan *, const void *payload, st_media *);
 double qwen35_vision_flops(const struct vision *, const int32_t grid[3]);
 
 /* resize.c: in (in_height, in_width, CHANNELS) to out (out_height, out_width, CHANNELS), antialiased bicubic on
