@@ -154,6 +154,7 @@ int st_checkpoint_save(const char *dir, st_model *m, const st_checkpoint_texts *
     if (rc == ST_OK) rc = fill(part, m, texts, s, arena, e);
     if (rc == ST_OK && rename(part, dir) != 0) rc = st_fail_errno(e, dir, "rename the finished folder to");
     if (rc == ST_OK) rc = sync_folder(st_path_dir(arena, dir), e);
+    if (rc != ST_OK && part) (void)st_remove_folder(part, &(st_error){0}); /* a full disk gets its room back */
     st_arena_destroy(arena);
     if (rc != ST_OK) st_error_context(e, "saving a checkpoint");
     return rc;

@@ -3,6 +3,7 @@
 #include "config.h"
 #include "spec/ini.h"
 #include "spec/store.h"
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -131,13 +132,24 @@ static int check_chain(reading *r, st_error *e)
     return ST_OK;
 }
 
+/* Where relative paths of a file count from: its own folder. For a link that of the file it leads to, so that a spec
+ * says the same by whatever name it is reached. */
+static char *folder_of(st_arena *arena, const char *path)
+{
+    struct stat s;
+    char *real = lstat(path, &s) == 0 && S_ISLNK(s.st_mode) ? realpath(path, NULL) : NULL;
+    char *dir = st_path_dir(arena, real ? real : path);
+    free(real);
+    return dir;
+}
+
 static int load_file(st_spec *s, const char *path, reading *parent, const st_ini_item *at, st_diags *diags)
 {
     reading r = {.spec = s, .diags = diags, .name = path, .parent = parent, .depth = parent ? parent->depth + 1 : 0};
     st_error e = {0};
     char *text = NULL;
     size_t n = 0;
-    r.dir = st_path_dir(s->arena, path);
+    r.dir = folder_of(s->arena, path);
     int rc = r.dir ? check_chain(&r, &e) : st_fail(&e, ST_E_NOMEM, "no memory for a path");
     if (rc == ST_OK) rc = st_file_read(path, s->arena, &text, &n, &e);
     if (rc == ST_OK && n > FILE_LIMIT)
@@ -226,10 +238,9 @@ static int start(st_spec **s, const char *path, const char *dir, st_diags *diags
 int st_spec_load(const char *path, const char *const *sets, int n_sets, st_spec **out, st_diags *diags)
 {
     st_spec *s;
-    const char *slash = strrchr(path, '/');
     *out = NULL;
     ST_TRY(start(&s, path, ".", diags));
-    if (slash && !(s->dir = st_path_dir(s->arena, path))) s->dir = ".";
+    if (!(s->dir = folder_of(s->arena, path))) s->dir = ".";
     int rc = load_file(s, path, NULL, NULL, diags);
     for (int i = 0; i < n_sets; i++) {
         int code = apply_set(s, sets[i], diags);

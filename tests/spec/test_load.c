@@ -18,7 +18,7 @@ static int make_folder(void **state)
 static int drop_folder(void **state)
 {
     folder *f = *state;
-    static const char *const name[] = {"a.ini", "b.ini", "c.ini", "sub/d.ini", "sub", ""};
+    static const char *const name[] = {"a.ini", "b.ini", "c.ini", "sub/d.ini", "sub/e.ini", "sub", ""};
     for (size_t i = 0; i < ST_COUNT(name); i++) remove(st_arena_printf(f->arena, "%s/%s", f->path, name[i]));
     st_arena_destroy(f->arena);
     free(f);
@@ -56,6 +56,29 @@ static void includes(void **state)
     assert_string_equal(st_spec_path(s), a);
     assert_string_equal(st_spec_dir(s), f->path);
     st_spec_destroy(s);
+}
+
+/* By a link a spec says what it says by its own name. */
+static void links(void **state)
+{
+    folder *f = *state;
+    st_spec *s;
+    st_diags d = {0};
+    put(f, "sub/d.ini", "[run]\nseed = 1\n");
+    put(f, "sub/e.ini", "include = d.ini\n[run]\ndata = x\n");
+    char *link = st_path_join(f->arena, f->path, "a.ini");
+    assert_int_equal(symlink("sub/e.ini", link), 0);
+    assert_int_equal(st_spec_load(link, NULL, 0, &s, &d), ST_OK);
+    assert_string_equal(value_of(s, "run", "seed"), "1");
+    const st_value *v = st_spec_get(s, "run", "data");
+    assert_string_equal(v->file, link);
+    char *at = st_spec_file_of(s, v, f->arena), *want = st_arena_printf(f->arena, "%s/sub/x", realpath(f->path, NULL));
+    assert_string_equal(at, want);
+    st_spec_destroy(s);
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(symlink("nowhere.ini", link), 0);
+    assert_int_equal(st_spec_load(link, NULL, 0, &s, &d), ST_E_IO);
+    assert_non_null(strstr(d.item[0].error.message, link));
 }
 
 static void wrong_includes(void **state)
@@ -257,6 +280,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(includes, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(links, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(wrong_includes, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(overrides, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(absolute_paths, make_folder, drop_folder),
