@@ -336,7 +336,7 @@ static void a_capacity_faults_instead_of_dropping(void **unused)
         trial t = open_trial(tight, ST_F64, 700, 10), same = open_trial(wide, ST_F64, 700, 10);
         t.m->built_backend = same.m->built_backend = built;
         run(&t);
-        assert_int_equal(t.m->fault.code, ST_FAULT_CAPACITY);
+        assert_int_equal(t.m->fault.code, ST_FAULT_USER);
         assert_true(t.m->fault.a > t.m->fault.b); /* rows needed, rows there */
         for (int64_t i = 0; i < t.n; i++) assert_true(isfinite(t.y[i]) && isfinite(t.dx[i]));
         run(&same);

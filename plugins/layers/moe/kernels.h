@@ -11,6 +11,7 @@
 
 #define MOE_IFACE 1u
 #define MOE_VERSION "0.1.0"
+#define MOE_FAULT_CAPACITY ST_FAULT_USER /* rows needed, rows there */
 #define MOE_BLOCK 128 /* tokens whose sums are formed together */
 
 /* Cells of an accumulator, acc: picks of every expert, its summed probabilities, rows counted, summed entropies. */
@@ -31,7 +32,7 @@ typedef struct moe_route {
 
 /* The order of sorted rows. offset i32 [experts + 1]; row i32 [rows]: token of a sorted row, -1 padding, -2 not used;
  * weight acc [rows]: its share; place i32 (tokens, top_k): sorted row of a pick, or -1. More than `rows` rows are a
- * fault ST_FAULT_CAPACITY (needed, there), and nothing is routed. work: i32 (blocks + 1, experts). */
+ * fault MOE_FAULT_CAPACITY, and nothing is routed. work: i32 (blocks + 1, experts). */
 typedef struct moe_sort {
     const int32_t *choice;
     const void *share;

@@ -91,7 +91,7 @@ static int sort(const st_queue *q, const moe_sort *a)
     st_cpu_run(q, blocks, count_block, (void *)(uintptr_t)a);
     const int64_t needed = place_experts(a);
     if (needed > a->rows) {
-        set_fault(q, ST_FAULT_CAPACITY, needed, a->rows);
+        set_fault(q, MOE_FAULT_CAPACITY, needed, a->rows);
         memset(a->offset, 0, (size_t)(a->experts + 1) * sizeof *a->offset);
         for (int64_t i = 0; i < a->tokens * a->top_k; i++) a->place[i] = -1;
         fill_rows(a, 0, a->rows, -2);

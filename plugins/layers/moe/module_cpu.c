@@ -4,12 +4,7 @@
 #include <config.h>
 #include <strata/cpu.h>
 
-#define MODULE(level) \
-    { \
-        ST_KERNEL_MAGIC, ST_ABI_MAJOR, ST_ABI_TARGET, (uint32_t)sizeof(st_kernels), MOE_IFACE, \
-            (uint32_t)sizeof(moe_kernels), "moe", "cpu", MOE_VERSION, "", "x86-64-v" #level, \
-            &moe_table_level##level, NULL \
-    }
+#define MODULE(level) ST_KERNELS_OF(MOE_IFACE, moe_table_level##level, "moe", "cpu", MOE_VERSION, "", "x86-64-v" #level, NULL)
 
 ST_EXPORT const st_kernels *st_kernels_v1(void);
 ST_EXPORT const st_kernels *st_kernels_v1(void)

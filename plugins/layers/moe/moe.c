@@ -443,27 +443,16 @@ static const st_layer_ops ops = {
     .finish_step = finish_step,
     .cost = cost,
 };
-ST_EXPORT const st_plugin *st_plugin_v1(void);
-ST_EXPORT const st_plugin *st_plugin_v1(void)
-{
-    static const st_plugin plugin = {
-        ST_PLUGIN_HEAD(ST_KIND_LAYER),
-        .n_params = ST_COUNT(params),
-        .self_size = sizeof(moe),
-        .kernel_iface = MOE_IFACE,
-        .kernel_size = sizeof(moe_kernels),
-        .caps = ST_CAP_TRAIN | ST_CAP_CONTEXT,
-        .name = "moe",
-        .version = MOE_VERSION,
-        .license = "Apache-2.0",
-        .author = "The strata authors",
-        .summary = "mixture of experts: top-k of many gated MLPs per token, and a shared one",
-        .description =
-            "Softmax over all experts, the top_k largest share their sum; on a tie the lower expert goes first. Tokens "
-            "are "
-            "sorted by expert for grouped products; nothing is dropped and padding is neither routed nor counted.",
-        .params = params,
-        .ops = &ops,
-    };
-    return &plugin;
-}
+static const char *const faults[] = {"%lld rows of experts are needed, capacity reserves %lld"};
+ST_PLUGIN_V1(ST_KIND_LAYER, moe, ops, ST_PARAMS(params), ST_KERNEL_TABLE(MOE_IFACE, moe_kernels),
+    .caps = ST_CAP_TRAIN | ST_CAP_CONTEXT,
+    .n_faults = ST_COUNT(faults),
+    .faults = faults,
+    .name = "moe",
+    .version = MOE_VERSION,
+    .license = "Apache-2.0",
+    .author = "The strata authors",
+    .summary = "mixture of experts: top-k of many gated MLPs per token, and a shared one",
+    .description = "Softmax over all experts, the top_k largest share their sum; on a tie the lower expert goes first. "
+                   "Tokens are sorted by expert for grouped products; nothing is dropped and padding is neither routed "
+                   "nor counted.")
