@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-model_tests = tests/model/test_build tests/model/test_family tests/model/test_groups tests/model/test_images tests/model/test_older \
+model_tests = tests/model/test_build tests/model/test_experts tests/model/test_family tests/model/test_groups tests/model/test_images tests/model/test_older \
   tests/model/test_step
 model_fixture = tests/model/fixture.c tests/model/fixture.h
 if HAVE_CMOCKA
@@ -8,6 +8,9 @@ TESTS += $(model_tests)
 tests_model_test_build_SOURCES = tests/model/test_build.c $(model_fixture)
 tests_model_test_build_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_model_test_build_LDADD = $(TEST_LIBS)
+tests_model_test_experts_SOURCES = tests/model/test_experts.c $(model_fixture)
+tests_model_test_experts_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_model_test_experts_LDADD = $(TEST_LIBS)
 tests_model_test_family_SOURCES = tests/model/test_family.c $(model_fixture)
 tests_model_test_family_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_model_test_family_LDADD = $(TEST_LIBS)
