@@ -5,6 +5,7 @@
 cd "$scratch" || exit 99
 
 # small COMMAND...: in the address space that a laptop can give
+# shellcheck disable=SC3045 # dash has it
 small() { (ulimit -v 1048576 && exec "$@"); }
 
 must 'a large model is planned in a GiB' exits 0 '27,781,427,952' small "$strata" plan qwen35-vl-27b

@@ -48,8 +48,8 @@ static void by_hand(void **state)
     memset(pixels, 7, sizeof pixels);
     const st_item b_item[] = {
         {{.size = sizeof(st_media_plan), .rows = 2, .units = 8, .spans = 1, .payload = 64}, pixels}};
-    const st_prepared a = {5, 0, 0, a_ids, a_train, a_content, a_pos, NULL, NULL, 41, "a"};
-    const st_prepared b = {4, 1, 1, b_ids, b_train, zeros, b_pos, b_run, b_item, 42, "b"};
+    const st_prepared a = {5, 0, 0, a_ids, a_train, a_content, a_pos, NULL, NULL, 41, "a", 0};
+    const st_prepared b = {4, 1, 1, b_ids, b_train, zeros, b_pos, b_run, b_item, 42, "b", 0};
     st_arena *arena = st_arena_create(0);
     st_error e = {0};
     st_packed_row *r;
@@ -127,7 +127,7 @@ static void make(made *m, int64_t seed)
         m->pos[i] = i;
         m->pos[n + i] = 100 + i;
     }
-    m->p = (st_prepared){n, rows > 0, rows > 0, m->ids, m->train, m->content, m->pos, m->run, m->item, seed, "x"};
+    m->p = (st_prepared){n, rows > 0, rows > 0, m->ids, m->train, m->content, m->pos, m->run, m->item, seed, "x", 0};
     if (rows == 0) return;
     m->run[0] = (st_media_run){1, rows, ST_MEDIA_IMAGE, 0, {1, 1, rows}, 0};
     for (int32_t i = 1; i <= rows; i++) {
@@ -232,7 +232,7 @@ static void what_never_fits(void **state)
     uint8_t zeros[16] = {0};
     st_media_run run[2] = {{0, 3, ST_MEDIA_IMAGE, 0, {1, 1, 3}, 0}};
     st_item item[4] = {{{.rows = 3, .units = 12, .spans = 1, .payload = 64}, NULL}};
-    st_prepared p = {11, 0, 0, ids, zeros, zeros, pos, run, item, 0, ""};
+    st_prepared p = {11, 0, 0, ids, zeros, zeros, pos, run, item, 0, "", 0};
     st_error e = {0};
     int fits;
     assert_int_equal(st_row_create(arena, &shape, &r, &e), ST_OK);
