@@ -107,7 +107,7 @@ static const ini_row rows[] = {
     {"ini/pattern_mtp_only.ini", PATTERN_IS("/*-", REFUSED, "no layers in front")},
     {"ini/pattern_trailing_slash.ini", PATTERN_IS("G-G-G-*-/", REFUSED, "mtp depth 1 of the pattern is empty")},
     {"ini/pattern_mtp_two.ini", PATTERN_IS("G-G-G-*-/*-/*-", ACCEPTED, "")},
-    {"ini/pattern_moe_no_experts.ini", PATTERN_IS("GEGEGE*E", REFUSED, "E")},
+    {"ini/pattern_moe_no_experts.ini", CHANGE, PATTERN, TEXT("pattern = GEGEGE*E"), .outcome = REFUSED, 0, "\"experts\""},
 };
 
 /* ---- making ---- */
