@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 framework_libstrata_la_SOURCES += \
   framework/checkpoint/checkpoint.h \
+  framework/checkpoint/family.c \
+  framework/checkpoint/family.h \
   framework/checkpoint/folder.c \
   framework/checkpoint/hf_config.c \
   framework/checkpoint/hf_config.h \

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/family.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,7 +200,7 @@ static int load_all(st_shards *file, const char *dir, st_model *m, st_log *log, 
     load l = {.file = file, .dir = dir};
     int rc;
 
-    l.n = st_model_names_of_file(m, "hf", has_name, file, &l.names);
+    l.n = st_model_file_names(m, "hf", st_family_maps(), has_name, file, &l.names);
     if (l.n < 0) return st_fail(e, l.n, "weights cannot be named as files do: %s", st_code_name(l.n));
     l.sorted = malloc((size_t)(l.n ? l.n : 1) * sizeof *l.sorted);
     rc = l.sorted ? load_named(&l, m, log, e) : st_fail(e, ST_E_NOMEM, "no memory for the names of %s", dir);

@@ -61,12 +61,14 @@ int64_t st_model_parameters(const st_model *, const char *part); /* trained elem
 /* Names in other layouts ("hf"): one per file tensor, which holds rows [first, first + n) of the weight's dimension
  * sec_dim (without sections 0). entry >= 0: it is that entry of dimension 0 alone (rows of dimension 1 or later). */
 typedef struct st_file_name { const char *file_name; int32_t weight, entry; int64_t first, n; } st_file_name;
-/* -> how many, or a negative code. Weights without a name in the layout have no entry. */
-int st_model_file_names(const st_model *, const char *layout, const st_file_name **);
-/* Likewise for a file: of a weight's alternatives the lowest of which `has` knows a tensor; if none, the lowest. */
+/* What no plugin names: "embed", "final_norm", "final_norm_bias", "lm_head"; of the trunk, as of any stack, the norms
+ * and in a row without a weight the prefix of block {block}. A family's (checkpoint/family.h). */
+typedef struct st_host_maps { const st_map *host, *trunk; int32_t n_host, n_trunk; } st_host_maps;
+/* -> how many, or a negative code. Weights without a name in the layout have no entry. Of a weight's alternatives it is
+ * the lowest of which `has` knows a tensor; has NULL, or if there is none: the lowest. */
 typedef bool (*st_has_file_name)(void *ctx, const char *file_name);
-int st_model_names_of_file(const st_model *, const char *layout, st_has_file_name has, void *ctx,
-                           const st_file_name **);
+int st_model_file_names(const st_model *, const char *layout, const st_host_maps *, st_has_file_name has, void *ctx,
+                        const st_file_name **);
 enum { ST_READ_WEIGHT = 1, ST_READ_GRAD };
 int st_model_read(st_model *, int32_t weight, int what, double *out, st_error *);          /* count elements */
 int st_model_write(st_model *, int32_t weight, const double *in, st_error *);             /* master and run copy */

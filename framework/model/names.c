@@ -1,23 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/names.c - names of weights in other layouts ("hf"): a part's own table below the prefix of its block or of
- * its part. */
+/* model/names.c - names of weights in other layouts ("hf"): a part's own table below its prefix or its block's. What is
+ * the host's own is named by a table of the caller. */
 #include "model/private.h"
 #include <string.h>
-
-#define LM "model.language_model."
-static const st_map host_maps[] = {
-    {"hf", "embed", LM "embed_tokens.weight", 0, 0, ST_MAP_PLAIN, 0},
-    {"hf", "final_norm", LM "norm.weight", 0, 0, ST_MAP_PLAIN, 0},
-    {"hf", "final_norm_bias", LM "norm.bias", 0, 0, ST_MAP_PLAIN, 0},
-    {"hf", "lm_head", "lm_head.weight", 0, 0, ST_MAP_PLAIN, 0},
-};
-static const st_map trunk_maps[] = {
-    {"hf", "", LM "layers.{block}.", 0, 0, ST_MAP_PLAIN, 0},
-    {"hf", "mixer_norm", "input_layernorm.weight", 0, 0, ST_MAP_PLAIN, 0},
-    {"hf", "mixer_norm_bias", "input_layernorm.bias", 0, 0, ST_MAP_PLAIN, 0},
-    {"hf", "channel_norm", "post_attention_layernorm.weight", 0, 0, ST_MAP_PLAIN, 0},
-    {"hf", "channel_norm_bias", "post_attention_layernorm.bias", 0, 0, ST_MAP_PLAIN, 0},
-};
 
 typedef struct maps {
     const st_map *at;
@@ -27,16 +12,17 @@ typedef struct names {
     const st_model *m;
     st_arena *arena;
     const char *layout;
+    const st_host_maps *host;
     st_has_file_name has;
     void *ctx;
     st_file_name *list;
     int32_t n, cap;
 } names;
 
-static maps stack_maps(const st_model *m, const model_stack *st)
+static maps stack_maps(const names *out, const model_stack *st)
 {
-    maps own = {st->maps, st->n_maps}, trunk = {trunk_maps, ST_COUNT(trunk_maps)};
-    return st == m->trunk ? trunk : own;
+    maps own = {st->maps, st->n_maps}, trunk = {out->host->trunk, out->host->n_trunk};
+    return st == out->m->trunk ? trunk : own;
 }
 
 static char *replace(st_arena *a, const char *text, const char *word, int32_t n)
@@ -45,18 +31,26 @@ static char *replace(st_arena *a, const char *text, const char *word, int32_t n)
     return at ? st_arena_printf(a, "%.*s%d%s", (int)(at - text), text, n, at + strlen(word)) : st_arena_strdup(a, text);
 }
 
-/* "model.language_model.layers.3." or "model.visual." */
-static const char *prefix_of(const st_model *m, const model_part *p, const char *layout, st_arena *a)
+/* The row without a weight is the prefix of all others; NULL: there is none in this layout. */
+static const char *prefix_row(const names *out, maps t)
 {
-    maps t;
-    if (p->kind == ST_KIND_ENCODER) return "model.visual.";
-    if (!p->stack) return "";
-    t = stack_maps(m, p->stack);
     for (int32_t i = 0; i < t.n; i++)
-        if (!strcmp(t.at[i].layout, layout) && !t.at[i].weight[0])
-            return st_arena_printf(a, "%s%s", p->stack->prefix,
-                                   replace(a, replace(a, t.at[i].file, "{block}", p->block), "{n}", p->stack->part));
+        if (!strcmp(t.at[i].layout, out->layout) && !t.at[i].weight[0]) return t.at[i].file;
     return NULL;
+}
+
+/* "model.visual." of an encoder, "model.visual.blocks.3." of a layer of its stack. NULL: the stack has no names. */
+static const char *prefix_of(const names *out, const model_part *p)
+{
+    const model_part *owner = p->stack ? p->stack->owner : p;
+    const char *own = prefix_row(out, (maps){owner->maps, owner->n_maps}), *block;
+
+    if (!own) own = "";
+    if (!p->stack) return own;
+    block = prefix_row(out, stack_maps(out, p->stack));
+    if (!block) return NULL;
+    block = replace(out->arena, replace(out->arena, block, "{block}", p->block), "{n}", p->stack->part);
+    return st_arena_printf(out->arena, "%s%s", own, block);
 }
 
 /* One tensor per entry of dimension 0: the sections must be of a later one. */
@@ -144,29 +138,26 @@ static int names_of(names *out, int32_t id)
     row r = {w, id, w->raw, "", {p->maps, p->n_maps}};
 
     if (p == out->m->host) {
-        r.t = (maps){host_maps, ST_COUNT(host_maps)};
+        r.t = (maps){out->host->host, out->host->n_host};
         return add_names(out, &r);
     }
-    r.prefix = prefix_of(out->m, p, out->layout, out->arena);
+    r.prefix = prefix_of(out, p);
     if (!r.prefix) return ST_OK;
     if (w->norm) {
-        r.t = stack_maps(out->m, p->stack);
+        r.t = stack_maps(out, p->stack);
         if (p->layer.role == ST_ROLE_CHANNEL) r.name = w->norm == NORM_BIAS ? "channel_norm_bias" : "channel_norm";
         else r.name = w->norm == NORM_BIAS ? "mixer_norm_bias" : "mixer_norm";
     }
     return add_names(out, &r);
 }
 
-int st_model_names_of_file(const st_model *m, const char *layout, st_has_file_name has, void *ctx,
-                           const st_file_name **out)
+int st_model_file_names(const st_model *m, const char *layout, const st_host_maps *host, st_has_file_name has,
+                        void *ctx, const st_file_name **out)
 {
-    names n = {.m = m, .arena = m->arena, .layout = layout, .has = has, .ctx = ctx};
+    names n = {.m = m, .arena = m->arena, .layout = layout, .host = host, .has = has, .ctx = ctx};
 
     for (int32_t i = 0; i < m->n_weights; i++)
         if (!(m->weights[i]->pub.flags & ST_W_CONST)) ST_TRY(names_of(&n, i));
     *out = n.list;
     return n.n;
 }
-
-int st_model_file_names(const st_model *m, const char *layout, const st_file_name **out)
-{ return st_model_names_of_file(m, layout, NULL, NULL, out); }

@@ -228,7 +228,6 @@ int model_add_stack(st_model *m, model_part *owner, const st_stack_def *def, con
     st->maps = def->maps;
     st->n_maps = def->n_maps;
     st->max_segments = def->max_spans;
-    st->prefix = owner->kind == ST_KIND_ENCODER ? "model.visual." : "";
     st->layers = ST_NEW_N(m->arena, model_part *, st->n ? st->n : 1);
     if (!st->layers || !st->symbols) return ST_E_NOMEM;
     m->stacks[m->n_stacks++] = st;

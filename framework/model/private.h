@@ -82,7 +82,6 @@ typedef struct frame { st_tensor slot[MODEL_SLOTS], r, rstd, mean; size_t keep_m
 typedef struct stack_call { frame *frames; st_tensor last, rstd, mean; size_t keep_end; st_wid norm; } stack_call;
 struct model_stack {
     const char *path;              /* "layers", "encoder.blocks"                                             */
-    const char *prefix;            /* of its owner's names in files: "model.visual."                         */
     model_part *owner, **layers; int32_t n;
     char *symbols;
     int64_t hidden, rows;

@@ -107,7 +107,7 @@ static int compare_sample(st_parity *p, const st_parity_samples *s, int32_t i, s
     const st_file_name *names;
     st_packed_row *row;
     st_step_result r = {0};
-    int n = st_model_file_names(m, "hf", &names);
+    int n = st_family_names(m, "hf", &names);
 
     ST_TRY(make_row(p, s, i, m, &row, e));
     ST_TRY(st_model_gradients(m, (const st_packed_row *const *)&row, 1, &r, e));

@@ -43,7 +43,7 @@ static int fill_all(st_parity *p, st_model *m, json_t *params, st_error *e)
 {
     const st_model_weight *const *w;
     const st_file_name *names;
-    int n = st_model_weights(m, &w), n_names = st_model_file_names(m, "hf", &names);
+    int n = st_model_weights(m, &w), n_names = st_family_names(m, "hf", &names);
 
     for (int32_t i = 0; i < n; i++) {
         const char *name = "";

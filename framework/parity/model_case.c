@@ -295,7 +295,7 @@ static int compare_gradients(st_parity *p, const st_parity_samples *s, st_model 
     const st_file_name *names;
     st_step_result r = {0};
     double *want, got;
-    int n = st_model_file_names(m, "hf", &names);
+    int n = st_family_names(m, "hf", &names);
 
     ST_TRY(st_model_gradients(m, rows, 1, &r, e));
     ST_TRY(st_parity_need(p, "loss", &want, NULL, e));

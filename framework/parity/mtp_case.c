@@ -147,7 +147,7 @@ static int compare_gradients(depths *t, st_error *e)
     const st_packed_row *rows[1] = {t->s.row};
     const st_file_name *names;
     st_step_result r;
-    int n = st_model_file_names(t->pm.model, "hf", &names);
+    int n = st_family_names(t->pm.model, "hf", &names);
 
     ST_TRY(st_model_gradients(t->pm.model, rows, 1, &r, e));
     for (int32_t k = 0; k < t->n; k++) {

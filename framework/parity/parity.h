@@ -9,6 +9,7 @@
 #ifndef ST_PARITY_H
 #define ST_PARITY_H
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/family.h"
 #include <jansson.h>
 
 enum { ST_PARITY_F64 = 0, ST_PARITY_F32, ST_PARITY_TYPES };

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "cases.h"
+#include "checkpoint/family.h"
 #include "checkpoint/hf_config.h"
 #include <jansson.h>
 
@@ -123,7 +124,7 @@ static void write_weights(const cases *c, const char *path, st_model *m, const s
     const st_model_weight *const *w;
     const st_file_name *names;
     const st_file_tensor *list = NULL;
-    int n = st_model_file_names(m, "hf", &names), n_file = file ? st_tensors_list(file, &list) : 0;
+    int n = st_family_names(m, "hf", &names), n_file = file ? st_tensors_list(file, &list) : 0;
     st_tensors_out *out;
     st_error e = {0};
     int rc = st_tensors_create(path, &out, &e);

@@ -88,13 +88,15 @@ static void declares(void **state)
     struct encoder e = encoder_open(0, NULL, 1);
 
     assert_int_equal(e.h->n_weights, sizeof want / sizeof want[0]);
-    assert_int_equal(ops_of(e.h)->n_maps, sizeof want / sizeof want[0]);
+    assert_int_equal(ops_of(e.h)->n_maps, 1 + sizeof want / sizeof want[0]);
+    assert_string_equal(ops_of(e.h)->maps[0].weight, "");
+    assert_string_equal(ops_of(e.h)->maps[0].file, "model.visual.");
     for (int i = 0; i < e.h->n_weights; i++) {
         const part_weight *w = part_weight_of(e.h, want[i].name);
         assert_true(w->def.part == want[i].part || !strcmp(w->def.part, want[i].part));
         assert_int_equal(w->def.dim[0], want[i].rows);
         assert_int_equal(w->n, want[i].rows * want[i].cols);
-        assert_string_equal(ops_of(e.h)->maps[i].weight, want[i].name);
+        assert_string_equal(ops_of(e.h)->maps[i + 1].weight, want[i].name);
     }
     assert_string_equal(e.h->stack_pattern, "(VF)x2");
     assert_int_equal(e.h->stack.hidden, HIDDEN);

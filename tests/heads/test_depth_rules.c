@@ -97,7 +97,7 @@ static void file_names_tell_depths_apart(void **state)
                                        "mtp3.layers.0.mlp.up_proj.weight"};
     fixture *f = fixture_open(DEPTH_MODEL("G-*-/*-/G-*-/-", "", "") ROPE TEXT_BATCH, 1);
     const st_file_name *names;
-    int n = st_model_file_names(f->model, "hf", &names), of_first = 0;
+    int n = st_family_names(f->model, "hf", &names), of_first = 0;
 
     for (size_t i = 0; i < ST_COUNT(want); i++) {
         int seen = 0;
@@ -128,7 +128,7 @@ static void a_learned_position_trains(void **state)
     double worst = check_differences(f, rows, 2, 6, &where), *g = weight_values(f, "position.table", ST_READ_GRAD),
            sum = 0;
     const st_file_name *names;
-    int n = st_model_file_names(f->model, "hf", &names);
+    int n = st_family_names(f->model, "hf", &names);
 
     print_message("# worst gradient against differences: %.1e at %s\n", worst, where);
     assert_true(worst < 1e-8);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include "checkpoint/family.h"
 #include "model/private.h"
 
 typedef struct fixture {

@@ -221,7 +221,7 @@ static void file_names_are_those_of_the_family(void **state)
     fixture *f = accepted(TEXT_MODEL_WITH("", "") MROPE IMAGE_PARTS IMAGE_BATCH, 1);
     const st_model_weight *const *w;
     const st_file_name *names;
-    int n = st_model_file_names(f->model, "hf", &names), weights = st_model_weights(f->model, &w);
+    int n = st_family_names(f->model, "hf", &names), weights = st_model_weights(f->model, &w);
     int64_t *rows = calloc((size_t)weights, sizeof *rows);
 
     assert_true(n > 0);
@@ -234,7 +234,7 @@ static void file_names_are_those_of_the_family(void **state)
     for (int i = 0; i < weights; i++)
         if (rows[i] != w[i]->dim[w[i]->n_sec ? w[i]->sec_dim : 0])
             fail_msg("%s: names cover %lld rows", w[i]->path, (long long)rows[i]);
-    assert_int_equal(st_model_file_names(f->model, "no such layout", &names), 0);
+    assert_int_equal(st_family_names(f->model, "no such layout", &names), 0);
     free(rows);
     fixture_close(f);
 }

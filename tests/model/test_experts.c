@@ -330,8 +330,8 @@ static void both_ways_to_keep_experts_load(void **state)
     fixture *f = fixture_open(EXPERTS_WITH("", "GE*E/*E", SIZES), 1),
             *g = fixture_open(EXPERTS_WITH("", "GE*E/*E", SIZES), 1);
     const st_file_name *fused, *each;
-    int n_fused = st_model_file_names(f->model, "hf", &fused),
-        n_each = st_model_names_of_file(f->model, "hf", has_each, NULL, &each), seen = 0;
+    int n_fused = st_family_names(f->model, "hf", &fused),
+        n_each = st_model_file_names(f->model, "hf", st_family_maps(), has_each, NULL, &each), seen = 0;
     const char *folder = getenv("TMPDIR");
     char path[512];
     st_error e = {0};

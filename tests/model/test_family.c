@@ -61,7 +61,7 @@ static void compare_inventory(const published *p)
     fixture *f = open_size(p->name, NULL);
     const st_model_weight *const *w;
     const st_file_name *names;
-    int n = st_model_file_names(f->model, "hf", &names), n_weights = st_model_weights(f->model, &w);
+    int n = st_family_names(f->model, "hf", &names), n_weights = st_model_weights(f->model, &w);
     double text = 0, mtp = 0, visual = 0, bytes = 0, all = 0;
 
     for (int i = 0; i < n; i++) {

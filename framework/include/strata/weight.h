@@ -52,7 +52,8 @@ typedef struct st_weight {
 
 /* Names in files: a static table. Several rows may serve one weight (by sections); rows with the same weight and different
  * alt != 0 are alternatives: a load takes the lowest alt that the file has, a save the lowest. Shapes are compared by element
- * count and first dimension ([D,3,2,16,16] = [D,1536]). "{n}" stands for the same number on both sides. Never grows. */
+ * count and first dimension ([D,3,2,16,16] = [D,1536]). "{n}" stands for the same number on both sides. Never grows.
+ * In tables of encoders and heads a row without a weight ("") is the prefix of all their names, stacks included. */
 enum { ST_MAP_PLAIN = 0, ST_MAP_EACH /* "{i}" in file runs over dim 0, by full index */, ST_MAP_ROWS /* ops->map_row */ };
 typedef struct st_map {
     const char *layout, *weight, *file;  /* "hf" or "gpt"; name as declared; name below the part's prefix             */

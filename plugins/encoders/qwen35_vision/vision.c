@@ -24,6 +24,7 @@ static const st_map block_maps[] = {
     {"hf", "channel_norm_bias", "norm2.bias", 0, 0, ST_MAP_PLAIN, 0},
 };
 static const st_map maps[] = {
+    {"hf", "", "model.visual.", 0, 0, ST_MAP_PLAIN, 0},
     {"hf", "patch", "patch_embed.proj.weight", 0, 0, ST_MAP_PLAIN, 0},
     {"hf", "patch_bias", "patch_embed.proj.bias", 0, 0, ST_MAP_PLAIN, 0},
     {"hf", "position", "pos_embed.weight", 0, 0, ST_MAP_PLAIN, 0},

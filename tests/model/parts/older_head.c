@@ -9,6 +9,8 @@ typedef struct older_head {
     int stack;
 } older_head;
 
+static const st_map maps[] = {{"hf", "", "old.", 0, 0, ST_MAP_PLAIN, 0}, {"hf", "w", "weight", 0, 0, ST_MAP_PLAIN, 0}};
+
 static int configure(void *self, st_env *e)
 {
     older_head *m = self;
@@ -22,6 +24,7 @@ static int configure(void *self, st_env *e)
     m->stack = e->api->stack(e, &cut);
     m->hidden = e->hidden;
     m->rows = e->rows;
+    st_declare(e, (st_weight){.name = "w", .nd = 1, .dim = {4}, .init = ST_INIT_ONE});
     return e->status;
 }
 
@@ -38,7 +41,8 @@ static int loss(const void *self, st_step *s, const st_tensor *h, const st_tenso
 }
 
 static const st_param params[] = {ST_STR(older_head, pattern, "n", 0, "layers of its stack")};
-static const st_head_ops ops = {.size = sizeof ops, .depths = 1, .configure = configure, .loss = loss};
+static const st_head_ops ops = {
+    .size = sizeof ops, .n_maps = ST_COUNT(maps), .maps = maps, .depths = 1, .configure = configure, .loss = loss};
 
 ST_PLUGIN_V1(ST_KIND_HEAD, older_head, ops, ST_PARAMS(params),
     .name = "older_head",
