@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "config.h"
 #include "data/image.h"
+#include "data/sequence.h"
 #include "train/run.h"
 #include <inttypes.h>
 #include <string.h>
@@ -45,16 +46,13 @@ typedef struct view {
 
 static int make_row(view *v, st_error *e)
 {
-    const st_instance *in = st_model_encoder(v->run.model);
     st_worker w = {.size = sizeof w, .host = &v->run.base->host, .arena = v->cli->arena, .error = e};
-    st_encoder_ops ops;
     int fits;
 
     ST_TRY(st_loader_sample(v->loader, v->index, 0, v->cli->arena, &v->sample, &v->text, e));
     ST_TRY(st_row_create(v->cli->arena, st_model_shape(v->run.model), &v->row, e));
     ST_TRY(st_row_add(v->row, &v->sample, &fits, e));
-    if (in) st_ops_copy(in->plugin, &ops, sizeof ops);
-    return st_row_finish(v->row, in ? &ops : NULL, in ? in->self : NULL, &w, e);
+    return st_sequence_finish(v->row, st_model_encoder(v->run.model), &w);
 }
 
 /* ---- pictures ---- */

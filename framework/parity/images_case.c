@@ -3,6 +3,7 @@
  * tensor "patches" that the encoder keeps in a training pass over the picture. */
 #include "config.h"
 #include "data/image.h"
+#include "data/sequence.h"
 #include "parity/parity.h"
 #include <math.h>
 #include <stdlib.h>
@@ -66,40 +67,26 @@ static int make_row(st_parity *p, st_model *m, const st_image *image, st_packed_
                    .height = image->height,
                    .frames = 1,
                    .rgb = image->rgb};
-    st_item item = {.plan = {.size = sizeof item.plan}};
     st_worker w = {.size = sizeof w, .host = &p->base->host, .arena = p->arena, .error = e};
-    st_encoder_ops ops;
+    st_item item;
+    st_prepared q;
     int32_t fits;
 
-    st_ops_copy(encoder->plugin, &ops, sizeof ops);
-    ST_TRY(ops.measure(encoder->self, &w, &md, &item.plan));
+    ST_TRY(st_sequence_picture(encoder, &w, &md, &item));
     memcpy(grid, item.plan.grid, sizeof item.plan.grid);
-    void *payload = st_arena_alloc(p->arena, (size_t)item.plan.payload);
-    int32_t n = item.plan.rows + 1;
-    st_media_run run = {.n = n - 1, .kind = ST_MEDIA_IMAGE, .grid = {1, grid[1] / 2, grid[2] / 2}};
-    st_prepared q = {.n = n,
-                     .n_runs = 1,
-                     .n_items = 1,
-                     .ids = ST_NEW_N(p->arena, int32_t, n),
-                     .train = ST_NEW_N(p->arena, uint8_t, n),
-                     .content = ST_NEW_N(p->arena, uint8_t, n),
-                     .pos = ST_NEW_N(p->arena, int32_t, n),
-                     .runs = &run,
-                     .items = &item,
-                     .index = -1,
-                     .id = "picture"};
-    if (!payload || !q.ids || !q.train || !q.content || !q.pos)
-        return st_fail(e, ST_E_NOMEM, "no memory for a picture of %d patches", item.plan.units);
-    ((uint8_t *)q.train)[n - 1] = 1;
-    ST_TRY(ops.prepare(encoder->self, &w, &md, &item.plan, payload));
-    item.payload = payload;
+    st_media_run run = {.n = item.plan.rows, .kind = ST_MEDIA_IMAGE, .grid = {1, grid[1] / 2, grid[2] / 2}};
+    ST_TRY(st_sequence_blank(&w, run.n + 1, 1, run.n, &q));
+    q.n_runs = q.n_items = 1;
+    q.runs = &run;
+    q.items = &item;
+    q.id = "picture";
     ST_TRY(st_row_create(p->arena, st_model_shape(m), row, e));
     st_row_clear(*row);
     ST_TRY(st_row_add(*row, &q, &fits, e));
     if (!fits)
         return st_fail(e, ST_E_SHAPE, "%s: a picture came out with %d patches, more than its reference", p->dir,
                        item.plan.units);
-    return st_row_finish(*row, &ops, encoder->self, &w, e);
+    return st_sequence_finish(*row, encoder, &w);
 }
 
 /* values: ours. Largest difference against one grey level, and the share of values that are another level. */

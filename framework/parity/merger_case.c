@@ -2,6 +2,7 @@
 /* parity/merger_case.c - the vision patch merger alone, at a real size. An encoder whose stem is the identity (patch values as wide
  * as its width) and whose one block adds zero hands the given rows to the merger unchanged. Weights follow a hash (meta.json). */
 #include "config.h"
+#include "data/sequence.h"
 #include "parity/parity.h"
 #include <math.h>
 #include <stdlib.h>
@@ -98,43 +99,30 @@ static void look(void *ctx, const char *name, int32_t layer, const double *value
 static int make_row(st_parity *p, st_model *m, int64_t hidden, int64_t patches, st_packed_row **row, st_error *e)
 {
     const st_instance *encoder = st_model_encoder(m);
-    int32_t n = (int32_t)patches / 4 + 1, fits;
-    double *values = ST_NEW_N(p->arena, double, patches *hidden);
+    int32_t rows = (int32_t)patches / 4, fits;
+    double *values = st_arena_alloc(p->arena, (size_t)(patches * hidden) * sizeof *values);
     st_media md = {.size = sizeof md,
                    .kind = ST_MEDIA_IMAGE,
                    .frames = 1,
                    .patches = values,
                    .patch_grid = {1, 2, (int32_t)patches / 2}};
-    st_media_run run = {.n = n - 1, .kind = ST_MEDIA_IMAGE, .grid = {1, 1, n - 1}};
-    st_item item = {.plan = {.size = sizeof item.plan}};
+    st_media_run run = {.n = rows, .kind = ST_MEDIA_IMAGE, .grid = {1, 1, rows}};
     st_worker w = {.size = sizeof w, .host = &p->base->host, .arena = p->arena, .error = e};
-    st_prepared q = {.n = n,
-                     .n_runs = 1,
-                     .n_items = 1,
-                     .ids = ST_NEW_N(p->arena, int32_t, n),
-                     .train = ST_NEW_N(p->arena, uint8_t, n),
-                     .content = ST_NEW_N(p->arena, uint8_t, n),
-                     .pos = ST_NEW_N(p->arena, int32_t, n),
-                     .runs = &run,
-                     .items = &item,
-                     .index = -1,
-                     .id = "merger"};
-    st_encoder_ops ops;
+    st_item item;
+    st_prepared q;
 
-    if (!values || !q.ids || !q.train || !q.content || !q.pos)
-        return st_fail(e, ST_E_NOMEM, "no memory for %lld patches", (long long)patches);
+    if (!values) return st_fail(e, ST_E_NOMEM, "no memory for %lld patches", (long long)patches);
     for (int64_t i = 0; i < patches * hidden; i++) values[i] = hashed((uint64_t)i, INPUT_SEED);
-    ((uint8_t *)q.train)[n - 1] = 1;
-    st_ops_copy(encoder->plugin, &ops, sizeof ops);
-    ST_TRY(ops.measure(encoder->self, &w, &md, &item.plan));
-    void *payload = st_arena_alloc(p->arena, (size_t)item.plan.payload);
-    if (!payload) return st_fail(e, ST_E_NOMEM, "no memory for %lld patches", (long long)patches);
-    ST_TRY(ops.prepare(encoder->self, &w, &md, &item.plan, payload));
-    item.payload = payload;
+    ST_TRY(st_sequence_picture(encoder, &w, &md, &item));
+    ST_TRY(st_sequence_blank(&w, rows + 1, 1, rows, &q));
+    q.n_runs = q.n_items = 1;
+    q.runs = &run;
+    q.items = &item;
+    q.id = "merger";
     ST_TRY(st_row_create(p->arena, st_model_shape(m), row, e));
     st_row_clear(*row);
     ST_TRY(st_row_add(*row, &q, &fits, e));
-    return st_row_finish(*row, &ops, encoder->self, &w, e);
+    return st_sequence_finish(*row, encoder, &w);
 }
 
 static int compare(st_parity *p, const seen *s, json_t *meta, st_error *e)

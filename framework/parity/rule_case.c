@@ -2,6 +2,7 @@
 /* parity/rule_case.c - the gated delta rule alone: outputs, final state and all gradients, packed segments and initial states, by
  * running the layer plugin delta_rule on rows made of the given tensors (its source file states the columns). */
 #include "config.h"
+#include "data/sequence.h"
 #include "parity/parity.h"
 #include <stdlib.h>
 #include <string.h>
@@ -106,20 +107,15 @@ static int pack(st_parity *p, const rule *r, st_model *m, st_packed_row **row, s
     ST_TRY(st_row_create(p->arena, st_model_shape(m), row, e));
     st_row_clear(*row);
     for (int i = 0; i < r->n_seg; i++) {
-        int32_t n = (int32_t)(r->cu[i + 1] - r->cu[i]), fits;
-        st_prepared q = {.n = n,
-                         .ids = ST_NEW_N(p->arena, int32_t, n),
-                         .train = ST_NEW_N(p->arena, uint8_t, n),
-                         .content = ST_NEW_N(p->arena, uint8_t, n),
-                         .pos = ST_NEW_N(p->arena, int32_t, n),
-                         .index = i,
-                         .id = "segment"};
-        if (!q.ids || !q.train || !q.content || !q.pos)
-            return st_fail(e, ST_E_NOMEM, "no memory for a segment of %d tokens", n);
+        st_prepared q;
+        int32_t fits;
+        ST_TRY(st_sequence_blank(&w, (int64_t)(r->cu[i + 1] - r->cu[i]), 1, -1, &q));
+        q.index = i;
+        q.id = "segment";
         ST_TRY(st_row_add(*row, &q, &fits, e));
         if (!fits) return st_fail(e, ST_E_INTERNAL, "segment %d does not fit into a row made for it", i);
     }
-    return st_row_finish(*row, NULL, NULL, &w, e);
+    return st_sequence_finish(*row, NULL, &w);
 }
 
 static int run_layer(st_parity *p, const rule *r, st_model *m, st_error *e)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parity/samples.c - see the header. */
 #include "config.h"
+#include "data/sequence.h"
 #include "parity/samples.h"
 #include <string.h>
 
@@ -98,18 +99,13 @@ int st_parity_samples_read(st_parity *p, st_parity_samples *s, st_error *e)
 
 static int place_tokens(st_parity *p, st_prepared *q, int32_t i, st_model *m, const st_worker *w, st_error *e)
 {
-    const st_instance *position = st_model_position(m);
     int32_t axes = st_model_shape(m)->axes, *pos = ST_NEW_N(p->arena, int32_t, q->n * (axes ? axes : 1));
     double *want, *got = ST_NEW_N(p->arena, double, q->n *(axes ? axes : 1));
-    st_position_ops ops;
-    st_sequence seq = {
-        .size = sizeof seq, .n = q->n, .n_real = q->n, .n_runs = q->n_runs, .ids = q->ids, .runs = q->runs};
     char key[64];
     int64_t n;
 
     if (!pos || !got) return st_fail(e, ST_E_NOMEM, "no memory for positions");
-    st_ops_copy(position->plugin, &ops, sizeof ops);
-    ST_TRY(ops.assign(position->self, w, &seq, pos));
+    ST_TRY(st_sequence_place(st_model_position(m), axes, w, q, pos));
     q->pos = pos;
     snprintf(key, sizeof key, "s%d.position_ids", i);
     ST_TRY(st_parity_need(p, key, &want, &n, e));
@@ -125,21 +121,14 @@ static int place_pictures(st_parity *p, st_parity_samples *s, int32_t i, st_mode
     st_prepared *q = &s->at[i];
     st_item *items = ST_NEW_N(p->arena, st_item, q->n_items);
     const double *values = s->values[i];
-    st_encoder_ops ops;
 
     if (q->n_items == 0) return ST_OK;
     if (!items || !encoder || !values)
         return st_fail(e, ST_E_DATA, "%s: sample %d has pictures but no pixel values or no encoder", p->dir, i);
-    st_ops_copy(encoder->plugin, &ops, sizeof ops);
     for (int32_t k = 0; k < q->n_items; k++) {
         st_media md = {.size = sizeof md, .kind = ST_MEDIA_IMAGE, .frames = 1, .patches = values};
         memcpy(md.patch_grid, s->grid[i][k], sizeof md.patch_grid);
-        items[k].plan.size = sizeof items[k].plan;
-        ST_TRY(ops.measure(encoder->self, w, &md, &items[k].plan));
-        void *payload = st_arena_alloc(p->arena, (size_t)items[k].plan.payload);
-        if (!payload) return st_fail(e, ST_E_NOMEM, "no memory for picture %d of sample %d", k, i);
-        ST_TRY(ops.prepare(encoder->self, w, &md, &items[k].plan, payload));
-        items[k].payload = payload;
+        ST_TRY(st_sequence_picture(encoder, w, &md, &items[k]));
         values += items[k].plan.units * s->width;
     }
     q->items = items;
@@ -161,16 +150,13 @@ int st_parity_samples_pack(st_parity *p, st_parity_samples *s, st_model *m, st_e
 int st_parity_samples_fill(st_parity *p, const st_parity_samples *s, int32_t first, int32_t n, st_model *m,
                            st_packed_row *row, st_error *e)
 {
-    const st_instance *encoder = st_model_encoder(m);
     st_worker w = {.size = sizeof w, .host = &p->base->host, .arena = p->arena, .error = e};
-    st_encoder_ops ops;
 
-    if (encoder) st_ops_copy(encoder->plugin, &ops, sizeof ops);
     st_row_clear(row);
     for (int32_t i = first; i < first + n; i++) {
         int fits = 0;
         ST_TRY(st_row_add(row, &s->at[i], &fits, e));
         if (!fits) return st_fail(e, ST_E_INTERNAL, "sample %d does not fit into a row made for it", i);
     }
-    return st_row_finish(row, encoder ? &ops : NULL, encoder ? encoder->self : NULL, &w, e);
+    return st_sequence_finish(row, st_model_encoder(m), &w);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parity/selftest.c - see the header. */
 #include "config.h"
+#include "data/sequence.h"
 #include "parity/selftest.h"
 #include <math.h>
 #include <stdlib.h>
@@ -44,38 +45,28 @@ static void report(selftest *t, int32_t layer, const st_model_layer *l, const ch
 
 /* ---- the row: segments of 1, 2, 3, 63, 64, 65 tokens and so on, as far as it reaches ---- */
 
+static st_worker worker_of(selftest *t, st_error *e)
+{
+    return (st_worker){.size = sizeof(st_worker), .host = &t->base->host, .arena = t->arena, .error = e};
+}
+
 static int add_segment(selftest *t, st_packed_row *row, int64_t n, int *fits, st_error *e)
 {
-    int32_t axes = st_model_shape(t->model)->axes, *pos = ST_NEW_N(t->arena, int32_t, n * (axes ? axes : 1));
-    const st_instance *position = st_model_position(t->model);
-    st_prepared q = {.n = (int32_t)n,
-                     .ids = ST_NEW_N(t->arena, int32_t, n),
-                     .train = ST_NEW_N(t->arena, uint8_t, n),
-                     .content = ST_NEW_N(t->arena, uint8_t, n),
-                     .pos = pos,
-                     .index = -1,
-                     .id = "selftest"};
-    st_worker w = {.size = sizeof w, .host = &t->base->host, .arena = t->arena, .error = e};
-    st_position_ops ops;
+    int32_t axes = st_model_shape(t->model)->axes;
+    st_worker w = worker_of(t, e);
+    st_prepared q;
 
-    if (!q.ids || !q.train || !q.content || !pos)
-        return st_fail(e, ST_E_NOMEM, "no memory for a segment of %lld tokens", (long long)n);
-    if (position && axes) {
-        st_sequence s = {.size = sizeof s, .n = q.n, .n_real = q.n, .ids = q.ids};
-        st_ops_copy(position->plugin, &ops, sizeof ops);
-        ST_TRY(ops.assign(position->self, &w, &s, pos));
-    }
+    ST_TRY(st_sequence_blank(&w, n, axes, -1, &q));
+    q.id = "selftest";
+    ST_TRY(st_sequence_place(st_model_position(t->model), axes, &w, &q, (int32_t *)q.pos));
     return st_row_add(row, &q, fits, e);
 }
 
 static int finish_row(selftest *t, st_packed_row *row, st_error *e)
 {
-    const st_instance *encoder = st_model_encoder(t->model);
-    st_worker w = {.size = sizeof w, .host = &t->base->host, .arena = t->arena, .error = e};
-    st_encoder_ops ops;
+    st_worker w = worker_of(t, e);
 
-    if (encoder) st_ops_copy(encoder->plugin, &ops, sizeof ops);
-    return st_row_finish(row, encoder ? &ops : NULL, encoder ? encoder->self : NULL, &w, e);
+    return st_sequence_finish(row, st_model_encoder(t->model), &w);
 }
 
 static int make_row(selftest *t, st_error *e)

@@ -4,6 +4,7 @@
  * others wait until one is done. */
 #include "config.h"
 
+#include "data/sequence.h"
 #include "train/train.h"
 #include <string.h>
 
@@ -29,25 +30,13 @@ typedef struct writer {
 
 /* ---- one run of all lines that fit ---- */
 
-static int set_positions(writer *w, line *l)
-{
-    const st_instance *position = st_model_position(w->g->model);
-    st_position_ops ops;
-    st_sequence q = {
-        .size = sizeof q, .n = l->p.n, .n_real = l->p.n, .n_runs = l->p.n_runs, .ids = l->ids, .runs = l->p.runs};
-
-    if (!position || w->shape->axes == 0) return ST_OK;
-    st_ops_copy(position->plugin, &ops, sizeof ops);
-    return ops.assign(position->self, &w->worker, &q, l->pos);
-}
-
 static int add_line(writer *w, line *l, int32_t *at)
 {
     int fits = 0;
 
     l->slot = -1;
     if (l->done) return ST_OK;
-    ST_TRY(set_positions(w, l));
+    ST_TRY(st_sequence_place(st_model_position(w->g->model), w->shape->axes, &w->worker, &l->p, l->pos));
     memset(l->train, 0, (size_t)l->p.n);
     l->train[l->p.n - 1] = 1;
     ST_TRY(st_row_add(w->row, &l->p, &fits, w->error));
@@ -59,14 +48,11 @@ static int add_line(writer *w, line *l, int32_t *at)
 
 static int pack(writer *w)
 {
-    const st_instance *encoder = st_model_encoder(w->g->model);
-    st_encoder_ops ops;
     int32_t at = 0;
 
     st_row_clear(w->row);
     for (int32_t i = 0; i < w->n; i++) ST_TRY(add_line(w, &w->lines[i], &at));
-    if (encoder) st_ops_copy(encoder->plugin, &ops, sizeof ops);
-    return st_row_finish(w->row, encoder ? &ops : NULL, encoder ? encoder->self : NULL, &w->worker, w->error);
+    return st_sequence_finish(w->row, st_model_encoder(w->g->model), &w->worker);
 }
 
 static void grow(line *l, int32_t id, int32_t end_id)
