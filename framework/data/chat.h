@@ -10,7 +10,7 @@
  * reasoning in it, trained (keep; empty without one). */
 #ifndef ST_CHAT_H
 #define ST_CHAT_H
-#include "data/row.h"
+#include "model/row.h"
 #include "data/tokenizer.h"
 #include "spec/spec.h"
 #include <strata/dataset.h>

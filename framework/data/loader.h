@@ -3,7 +3,7 @@
  * place. */
 #ifndef ST_LOADER_H
 #define ST_LOADER_H
-#include "data/row.h"
+#include "model/row.h"
 #include "data/tokenizer.h"
 #include "plugin/registry.h"
 

@@ -3,7 +3,7 @@
  * bound to. What comes from a data set goes through the loader, which holds the plugins' tables open. */
 #ifndef ST_SEQUENCE_H
 #define ST_SEQUENCE_H
-#include "data/row.h"
+#include "model/row.h"
 #include "plugin/registry.h"
 
 /* n tokens of id 0 at position 0 without pictures, of which token `trained` is a target (-1: none). Arrays in w's arena. */

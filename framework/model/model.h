@@ -5,7 +5,7 @@
  * init or load -> step / evaluate. All device memory is taken in open. */
 #ifndef ST_MODEL_H
 #define ST_MODEL_H
-#include "data/row.h"
+#include "model/row.h"
 #include "plugin/registry.h"
 #include <strata/backend.h>
 #include <strata/comm.h>

@@ -13,9 +13,12 @@ framework_libstrata_la_SOURCES += \
   framework/model/memory.c \
   framework/model/names.c \
   framework/model/optim.c \
+  framework/model/pack.c \
   framework/model/parts.c \
   framework/model/plan.c \
   framework/model/rate.c \
+  framework/model/row.h \
+  framework/model/row.c \
   framework/model/rows.c \
   framework/model/services.c \
   framework/model/stack.c \

@@ -53,8 +53,30 @@ host_is_clean() {
     return $status
 }
 
+# rooms_are_ordered TREE: a room of the host includes only rooms below it (a checkpoint keeps a place in the data)
+rooms_are_ordered() {
+    tree=$1
+    includes "$tree" framework > "$scratch/includes"
+    awk '
+        BEGIN {
+            n = split("base spec plugin parallel model data checkpoint train parity cli", rooms, " ")
+            for (i = 1; i <= n; i++) height[rooms[i]] = i
+        }
+        {
+            split($1, from, "/")
+            split($3, to, "/")
+            if (!(from[2] in height) || !(to[1] in height) || from[2] == to[1]) next
+            if (height[to[1]] >= height[from[2]]) {
+                print $1 " includes " $3 ": " to[1] " does not lie below " from[2]
+                bad = 1
+            }
+        }
+        END { exit bad }' "$scratch/includes"
+}
+
 must 'plugins include public headers and their own' plugins_are_clean "$ST_SRCDIR"
 must 'the host includes no header of a plugin' host_is_clean "$ST_SRCDIR"
+must 'rooms include only rooms below them' rooms_are_ordered "$ST_SRCDIR"
 
 mkdir -p "$scratch/tree/plugins/layers/a" "$scratch/tree/plugins/layers/b" "$scratch/tree/plugins/layers/common" \
     "$scratch/tree/framework/base" "$scratch/tree/framework/include/strata"
@@ -84,4 +106,10 @@ must_not 'the configuration of the host is found' 'is not in the folder' plugin_
 must 'the host includes its own' host_with '#include "base/base.h"'
 must_not 'a plugin in the host is found' "is a plugin's header" host_with '#include "../../plugins/layers/a/own.h"'
 must_not 'a plugin in the host by its short name is found' 'is not in the host' host_with '#include "own.h"'
+room_with() {
+    echo "$1" > "$scratch/tree/framework/base/b.c"
+    rooms_are_ordered "$scratch/tree"
+}
+must 'a room includes itself' room_with '#include "base/base.h"'
+must_not 'a room above is found' 'spec does not lie below base' room_with '#include "spec/spec.h"'
 tap_done

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "data/row.h"
+#include "model/row.h"
 
 static int count_items(const void *self, const st_worker *w, const st_media_caps *c, const st_media_plan *p, int32_t n,
                        int32_t *meta)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/row.c - the memory of a packed row and placing one sequence in it. What depends on the whole row is made in
+/* model/row.c - the memory of a packed row and placing one sequence in it. What depends on the whole row is made in
  * pack.c. */
-#include "data/row.h"
+#include "model/row.h"
 
 #include <string.h>
 

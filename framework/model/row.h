@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/row.h - the host form of a packed row and how sequences get into it. The model uploads it to fixed addresses. */
+/* model/row.h - the host form of a packed row and how sequences get into it. The model uploads it to fixed addresses. */
 #ifndef ST_ROW_H
 #define ST_ROW_H
 #include "base/base.h"

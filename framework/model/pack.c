@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/pack.c - what follows from the sequences of a row: borders, shifted depths, lists of trained slots, orders,
+/* model/pack.c - what follows from the sequences of a row: borders, shifted depths, lists of trained slots, orders,
  * work lists. */
 #include "config.h"
-#include "data/row.h"
+#include "model/row.h"
 
 #include <stdlib.h>
 #include <string.h>
