@@ -26,7 +26,7 @@ static int bind_backend(st_model *m, st_diags *d)
                                     m->backend.plugin->name);
     st_sized_copy(&m->ops, sizeof m->ops, m->be.ops);
     m->ops.size = sizeof m->ops;
-    if (p == PRECISION_BF16 || !(m->facts.dtypes >> type[p] & 1u))
+    if (!(m->facts.dtypes >> type[p] & 1u))
         return st_spec_fail(m->spec, d, at, "precision = f32", "precision = %s: backend %s does not train in it",
                             word[p], m->backend.plugin->name);
     m->dtype = type[p];

@@ -99,6 +99,8 @@ void model_look(st_model *m, const char *name, int32_t layer, const st_tensor *t
     else m->probe(m->probe_ctx, name, layer, v, t->dim[0], t->dim[1]);
 }
 
+static bool is_real(int32_t dtype) { return dtype == ST_F64 || dtype == ST_F32 || dtype == ST_BF16; }
+
 /* What a part has just kept, by the names of its table. */
 void model_look_slots(st_model *m, const model_part *p, const frame *f)
 {
@@ -106,7 +108,7 @@ void model_look_slots(st_model *m, const model_part *p, const frame *f)
 
     if (m->run.planning || !m->probe || m->searching) return;
     for (int32_t i = 0; i < p->n_slots && i < MODEL_SLOTS; i++) {
-        if (!f->slot[i].data || (f->slot[i].dtype != ST_F64 && f->slot[i].dtype != ST_F32)) continue;
+        if (!f->slot[i].data || !is_real(f->slot[i].dtype)) continue;
         snprintf(name, sizeof name, "slot.%s", p->slots[i].name);
         model_look(m, name, p->index, &f->slot[i]);
     }

@@ -3,9 +3,10 @@
  * path, so a weight's values do not depend on what else is in the model. */
 #include "model/private.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 4096 };
+enum { PIECE = 1 << 15, PIECES = 32, BLOCK = PIECE * PIECES };
 
 static bool is_normal(const model_weight *w) { return w->decl.init == ST_INIT_NORMAL || w->decl.init == ST_INIT_OUT; }
 
@@ -136,33 +137,56 @@ static int fill(const st_model *m, const model_weight *w, uint64_t seed, double 
     }
 }
 
-static int init_weight(st_model *m, const model_weight *w, uint64_t seed, st_error *e)
-{
-    double piece[PIECE], std = is_normal(w) ? deviation(m, w) : 0;
-    st_tensor t = model_weight_tensor(m, w);
-    size_t size = st_dtype_size(t.dtype);
+/* ---- all elements, drawn by the host's threads ---- */
 
-    for (int64_t at = 0; at < w->pub.count; at += PIECE) {
-        int64_t n = w->pub.count - at < PIECE ? w->pub.count - at : PIECE;
-        int rc = fill(m, w, seed, std, at, n, piece);
-        if (rc != ST_OK) return st_fail(e, rc, "weight %s: fill() failed", w->pub.path);
-        ST_TRY(model_write_tensor(m, t, piece, n, e));
-        t.data = (char *)t.data + (size_t)n * size;
+typedef struct draw {
+    const st_model *m;
+    const model_weight *w;
+    uint64_t seed;
+    double std, *out;
+    int64_t first, n;
+    int rc[PIECES];
+} draw;
+
+static void draw_piece(void *arg, int64_t i)
+{
+    draw *d = arg;
+    int64_t at = i * PIECE, n = d->n - at < PIECE ? d->n - at : PIECE;
+
+    d->rc[i] = fill(d->m, d->w, d->seed, d->std, d->first + at, n, d->out + at);
+}
+
+static int init_weight(st_model *m, const model_weight *w, uint64_t seed, double *block, st_error *e)
+{
+    draw d = {.m = m, .w = w, .seed = seed, .std = is_normal(w) ? deviation(m, w) : 0, .out = block};
+
+    for (; d.first < w->pub.count; d.first += BLOCK) {
+        d.n = w->pub.count - d.first < BLOCK ? w->pub.count - d.first : BLOCK;
+        int64_t pieces = (d.n + PIECE - 1) / PIECE;
+        st_threads_run(m->base->threads, pieces, draw_piece, &d);
+        for (int64_t i = 0; i < pieces; i++)
+            if (d.rc[i] != ST_OK) return st_fail(e, d.rc[i], "weight %s: fill() failed", w->pub.path);
+        ST_TRY(model_write_weight(m, w, d.first, block, d.n, e));
     }
     return ST_OK;
 }
 
-int model_fill_constants(st_model *m, st_error *e)
+/* constants 1: those that are not trained and not saved; 0: all others */
+static int init_weights(st_model *m, bool constants, uint64_t seed, st_error *e)
 {
-    for (int32_t i = 0; i < m->n_weights; i++)
-        if (m->weights[i]->pub.flags & ST_W_CONST) ST_TRY(init_weight(m, m->weights[i], 0, e));
-    return ST_OK;
+    double *block = malloc(BLOCK * sizeof *block);
+    int rc = block ? ST_OK : st_fail(e, ST_E_NOMEM, "no memory for first values");
+
+    for (int32_t i = 0; i < m->n_weights && rc == ST_OK; i++)
+        if (!(m->weights[i]->pub.flags & ST_W_CONST) != constants) rc = init_weight(m, m->weights[i], seed, block, e);
+    free(block);
+    return rc;
 }
+
+int model_fill_constants(st_model *m, st_error *e) { return init_weights(m, true, 0, e); }
 
 int st_model_init(st_model *m, uint64_t seed, st_error *e)
 {
     if (!m->opened) return st_fail(e, ST_E_INTERNAL, "the model is not open");
-    for (int32_t i = 0; i < m->n_weights; i++)
-        if (!(m->weights[i]->pub.flags & ST_W_CONST)) ST_TRY(init_weight(m, m->weights[i], seed, e));
-    return ST_OK;
+    return init_weights(m, false, seed, e);
 }

@@ -3,7 +3,7 @@
 #include "model/private.h"
 #include <string.h>
 
-enum { STAGING = 1 << 20, GROUP_UNIT = 64 }; /* weights of a group start at multiples of GROUP_UNIT elements */
+enum { GROUP_UNIT = 64 }; /* weights of a group start at multiples of GROUP_UNIT elements */
 
 /* ---- where things lie ---- */
 
@@ -27,6 +27,7 @@ static void place_group(st_model *m, int32_t g, size_t *weights, size_t *grads, 
     n = (size_t)o->count;
     o->at = place(weights, n * own);
     o->grad_at = place(grads, n * acc);
+    if (o->dtype != m->acc_dtype) o->master_at = place(states, n * acc);
     for (int s = 0; s < o->class_.n_state; s++)
         o->state_at[s] = place(states, n * st_dtype_size(o->class_.state[s].dtype));
     n = 0;
@@ -35,6 +36,7 @@ static void place_group(st_model *m, int32_t g, size_t *weights, size_t *grads, 
         if (w->group != g) continue;
         w->at = o->at + n * own;
         w->grad_at = o->grad_at + n * acc;
+        w->master_at = o->master_at + n * acc;
         for (int s = 0; s < o->class_.n_state; s++)
             w->state_at[s] = o->state_at[s] + n * st_dtype_size(o->class_.state[s].dtype);
         n += (size_t)((w->pub.count + GROUP_UNIT - 1) / GROUP_UNIT * GROUP_UNIT);
@@ -136,6 +138,7 @@ static int make_units(st_model *m)
         u->size = sizeof *u;
         u->rule = g->class_.rule;
         u->weight = u->master = flat(m->weight_block.base, g->at, g->dtype, g->count);
+        if (g->dtype != m->acc_dtype) u->master = flat(m->state_block.base, g->master_at, m->acc_dtype, g->count);
         u->grad = flat(m->grad_block.base, g->grad_at, m->acc_dtype, g->count);
         for (int s = 0; s < 4; s++)
             u->state[s] = s < g->class_.n_state
@@ -155,7 +158,7 @@ int model_layout(st_model *m)
     place_weights(m);
     place_cells(m);
     place_rows(m);
-    m->staging.bytes = m->row_bytes > STAGING ? m->row_bytes : STAGING;
+    m->staging.bytes = m->row_bytes > MODEL_STAGING ? m->row_bytes : MODEL_STAGING;
     for (size_t i = 0; i < ST_COUNT(all); i++) all[i]->base = (char *)((uintptr_t)(i + 1) << 44);
     m->keep = (bump){(char *)((uintptr_t)6 << 44), 0, 0, (size_t)1 << 44, "kept tensors"};
     m->scratch = (bump){(char *)((uintptr_t)7 << 44), 0, 0, (size_t)1 << 44, "scratch"};
@@ -291,8 +294,8 @@ int model_zero(st_model *m, void *at, size_t bytes)
 
 int model_upload(st_model *m, void *device, const void *host, size_t bytes, st_error *e)
 {
-    for (size_t i = 0; i < bytes; i += STAGING) {
-        size_t n = bytes - i < STAGING ? bytes - i : STAGING;
+    for (size_t i = 0; i < bytes; i += MODEL_STAGING) {
+        size_t n = bytes - i < MODEL_STAGING ? bytes - i : MODEL_STAGING;
         memcpy(m->staging.base, (const char *)host + i, n);
         if (m->be.copy(m->run.s.q, (char *)device + i, m->staging.base, n) != ST_OK)
             return st_fail(e, ST_E_DEVICE, "a copy to the device failed");
@@ -303,8 +306,8 @@ int model_upload(st_model *m, void *device, const void *host, size_t bytes, st_e
 
 int model_download(st_model *m, void *host, const void *device, size_t bytes, st_error *e)
 {
-    for (size_t i = 0; i < bytes; i += STAGING) {
-        size_t n = bytes - i < STAGING ? bytes - i : STAGING;
+    for (size_t i = 0; i < bytes; i += MODEL_STAGING) {
+        size_t n = bytes - i < MODEL_STAGING ? bytes - i : MODEL_STAGING;
         if (m->be.copy(m->run.s.q, m->staging.base, (const char *)device + i, n) != ST_OK)
             return st_fail(e, ST_E_DEVICE, "a copy from the device failed");
         ST_TRY(m->be.sync(m->device, e));

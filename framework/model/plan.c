@@ -42,7 +42,7 @@ static int list_states(st_model *m)
             st_state_tensor *t = &m->states[m->n_states];
             if (w->pub.flags & ST_W_CONST || (s >= 0 && (!c || s >= c->n_state))) continue;
             t->name = s < 0 ? w->pub.path : st_arena_printf(m->arena, "%s:%s", c->state[s].name, w->pub.path);
-            t->dtype = s < 0 ? w->pub.dtype : c->state[s].dtype;
+            t->dtype = s >= 0 ? c->state[s].dtype : model_has_master(m, w) ? m->acc_dtype : w->pub.dtype;
             t->nd = w->pub.nd;
             memcpy(t->dim, w->pub.dim, sizeof t->dim);
             t->bytes = (size_t)w->pub.count * st_dtype_size(t->dtype);
@@ -172,11 +172,11 @@ int st_model_states(const st_model *m, const st_state_tensor **out)
     return m->n_states;
 }
 
-static char *state_address(const st_model *m, int32_t i)
+static void *state_address(const st_model *m, int32_t i)
 {
     const model_weight *w = m->weights[m->state_places[i].weight];
     int32_t s = m->state_places[i].state;
-    return s < 0 ? m->weight_block.base + w->at : m->state_block.base + w->state_at[s];
+    return s < 0 ? model_master_tensor(m, w).data : m->state_block.base + w->state_at[s];
 }
 
 static int check_state(const st_model *m, int32_t i, st_error *e)
@@ -193,8 +193,12 @@ int st_model_state_read(st_model *m, int32_t i, void *out, st_error *e)
 
 int st_model_state_write(st_model *m, int32_t i, const void *in, st_error *e)
 {
+    const model_weight *w;
+
     ST_TRY(check_state(m, i, e));
-    return model_upload(m, state_address(m, i), in, m->states[i].bytes, e);
+    ST_TRY(model_upload(m, state_address(m, i), in, m->states[i].bytes, e));
+    w = m->weights[m->state_places[i].weight];
+    return m->state_places[i].state < 0 && model_has_master(m, w) ? model_round_master(m, w, in, e) : ST_OK;
 }
 
 /* ---- time ---- */

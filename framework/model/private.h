@@ -12,6 +12,7 @@
 #include <strata/position.h>
 
 #define MODEL_ALIGN ((size_t)256)
+#define MODEL_STAGING ((size_t)1 << 20) /* bytes of one host copy; the block itself holds a packed row too */
 #define MODEL_SLOTS 32
 #define MODEL_HEADS 16            /* sections [head.NAME] with the one for the pattern's depths */
 #define MODEL_DEPTHS (1 + ST_PATTERN_DEPTHS)          /* the trunk, then mtp depths */
@@ -72,6 +73,7 @@ typedef struct model_weight {
     int32_t trains;                /* has a gradient in this run                                             */
     int32_t group;                 /* of the optimizer; -1: none                                             */
     size_t at, grad_at;            /* bytes into the blocks                                                  */
+    size_t master_at;              /* into state_block, when model_has_master()                              */
     size_t state_at[4];
     int32_t per_micro, done;       /* contributions: planned per micro-batch; so far in this step            */
     int32_t order;                 /* place of its first contribution in a backward pass; -1: none           */
@@ -110,7 +112,7 @@ typedef struct opt_group {
     double decay, lr_scale;
     int32_t dtype;
     int64_t count;                 /* elements with padding                                                  */
-    size_t at, grad_at, state_at[4];
+    size_t at, grad_at, master_at, state_at[4];
     size_t hyper_at;
     st_opt_unit unit;
 } opt_group;
@@ -238,6 +240,10 @@ st_wid model_declare(st_model *, model_part *, const st_weight *, st_error *);
 int model_declare_norms(st_model *, model_part *, st_error *);
 int model_declare_host(st_model *, st_error *);
 st_tensor model_weight_tensor(const st_model *, const model_weight *);
+bool model_has_master(const st_model *, const model_weight *); /* trained in a type narrower than acc: bf16 runs */
+st_tensor model_master_tensor(const st_model *, const model_weight *); /* the weight itself without a master */
+int model_round_master(st_model *, const model_weight *, const float *master, st_error *);
+int model_write_weight(st_model *, const model_weight *, int64_t first, const double *in, int64_t n, st_error *);
 int model_read_tensor(st_model *, st_tensor, double *out, int64_t n, st_error *);
 int model_write_tensor(st_model *, st_tensor, const double *in, int64_t n, st_error *);
 st_tensor model_grad_tensor(const st_model *, const model_weight *);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model/weights.c - declared weights: names, shapes, sections, the host's own, and access to their values. */
 #include "model/private.h"
+#include <math.h>
 #include <string.h>
 
 /* ---- declaring ---- */
@@ -208,49 +209,113 @@ static st_tensor shaped(const model_weight *w, void *data, int32_t dtype)
 st_tensor model_weight_tensor(const st_model *m, const model_weight *w)
 { return shaped(w, m->weight_block.base + w->at, w->pub.dtype); }
 
+bool model_has_master(const st_model *m, const model_weight *w) { return w->group >= 0 && w->pub.dtype != m->acc_dtype; }
+
+st_tensor model_master_tensor(const st_model *m, const model_weight *w)
+{
+    return model_has_master(m, w) ? shaped(w, m->state_block.base + w->master_at, m->acc_dtype)
+                                  : model_weight_tensor(m, w);
+}
+
 st_tensor model_grad_tensor(const st_model *m, const model_weight *w)
 { return w->trains ? shaped(w, m->grad_block.base + w->grad_at, m->acc_dtype) : st_absent(); }
 
 /* ---- values from and to the host ---- */
 
+static double from_brain(uint16_t v)
+{
+    uint32_t bits = (uint32_t)v << 16;
+    float f;
+
+    memcpy(&f, &bits, sizeof f);
+    return (double)f;
+}
+
+/* To the nearest, ties to even, by way of f32: what an optimizer's kernel makes of an f32 master. */
+static uint16_t to_brain(double v)
+{
+    float f = (float)v;
+    uint32_t bits;
+
+    memcpy(&bits, &f, sizeof bits);
+    if (isnan(f)) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 static void to_f64(const void *in, int32_t dtype, int64_t n, double *out)
 {
-    for (int64_t i = 0; i < n; i++) out[i] = dtype == ST_F64 ? ((const double *)in)[i] : (double)((const float *)in)[i];
+    for (int64_t i = 0; i < n; i++) {
+        if (dtype == ST_F64) out[i] = ((const double *)in)[i];
+        else if (dtype == ST_F32) out[i] = (double)((const float *)in)[i];
+        else out[i] = from_brain(((const uint16_t *)in)[i]);
+    }
 }
 
 static void from_f64(const double *in, int64_t n, int32_t dtype, void *out)
 {
     for (int64_t i = 0; i < n; i++) {
         if (dtype == ST_F64) ((double *)out)[i] = in[i];
-        else ((float *)out)[i] = (float)in[i];
+        else if (dtype == ST_F32) ((float *)out)[i] = (float)in[i];
+        else ((uint16_t *)out)[i] = to_brain(in[i]);
     }
 }
 
-enum { PIECE = 4096 };
-
-/* n elements of a tensor in one piece, f32 or f64. */
+/* n elements of a tensor in one piece, f64, f32 or bf16, by way of the staging memory. */
 int model_read_tensor(st_model *m, st_tensor t, double *out, int64_t n, st_error *e)
 {
-    double piece[PIECE];
     size_t size = st_dtype_size(t.dtype);
+    int64_t most = (int64_t)(MODEL_STAGING / size);
 
-    for (int64_t i = 0; i < n; i += PIECE) {
-        int64_t k = n - i < PIECE ? n - i : PIECE;
-        ST_TRY(model_download(m, piece, (char *)t.data + (size_t)i * size, (size_t)k * size, e));
-        to_f64(piece, t.dtype, k, out + i);
+    for (int64_t i = 0; i < n; i += most) {
+        int64_t k = n - i < most ? n - i : most;
+        if (m->be.copy(m->run.s.q, m->staging.base, (const char *)t.data + (size_t)i * size, (size_t)k * size) != ST_OK)
+            return st_fail(e, ST_E_DEVICE, "a copy from the device failed");
+        ST_TRY(m->be.sync(m->device, e));
+        to_f64(m->staging.base, t.dtype, k, out + i);
     }
     return ST_OK;
 }
 
 int model_write_tensor(st_model *m, st_tensor t, const double *in, int64_t n, st_error *e)
 {
-    double piece[PIECE];
     size_t size = st_dtype_size(t.dtype);
+    int64_t most = (int64_t)(MODEL_STAGING / size);
 
-    for (int64_t i = 0; i < n; i += PIECE) {
-        int64_t k = n - i < PIECE ? n - i : PIECE;
-        from_f64(in + i, k, t.dtype, piece);
-        ST_TRY(model_upload(m, (char *)t.data + (size_t)i * size, piece, (size_t)k * size, e));
+    for (int64_t i = 0; i < n; i += most) {
+        int64_t k = n - i < most ? n - i : most;
+        from_f64(in + i, k, t.dtype, m->staging.base);
+        if (m->be.copy(m->run.s.q, (char *)t.data + (size_t)i * size, m->staging.base, (size_t)k * size) != ST_OK)
+            return st_fail(e, ST_E_DEVICE, "a copy to the device failed");
+        ST_TRY(m->be.sync(m->device, e));
+    }
+    return ST_OK;
+}
+
+/* Elements [first, first + n) of the flattened weight, into its master too. */
+int model_write_weight(st_model *m, const model_weight *w, int64_t first, const double *in, int64_t n, st_error *e)
+{
+    st_tensor t = model_weight_tensor(m, w), master = model_master_tensor(m, w);
+
+    t.data = (char *)t.data + (size_t)first * st_dtype_size(t.dtype);
+    ST_TRY(model_write_tensor(m, t, in, n, e));
+    if (!model_has_master(m, w)) return ST_OK;
+    master.data = (char *)master.data + (size_t)first * st_dtype_size(master.dtype);
+    return model_write_tensor(m, master, in, n, e);
+}
+
+/* The weight that is computed with follows its f32 master. */
+int model_round_master(st_model *m, const model_weight *w, const float *master, st_error *e)
+{
+    st_tensor t = model_weight_tensor(m, w);
+    int64_t most = (int64_t)(MODEL_STAGING / sizeof(uint16_t));
+    uint16_t *to = (uint16_t *)(void *)m->staging.base;
+
+    for (int64_t i = 0; i < w->pub.count; i += most) {
+        int64_t k = w->pub.count - i < most ? w->pub.count - i : most;
+        for (int64_t j = 0; j < k; j++) to[j] = to_brain((double)master[i + j]);
+        if (m->be.copy(m->run.s.q, (uint16_t *)t.data + i, to, (size_t)k * sizeof *to) != ST_OK)
+            return st_fail(e, ST_E_DEVICE, "a copy to the device failed");
+        ST_TRY(m->be.sync(m->device, e));
     }
     return ST_OK;
 }
@@ -275,7 +340,7 @@ int st_model_read(st_model *m, int32_t weight, int what, double *out, st_error *
     st_tensor t;
 
     ST_TRY(check_weight(m, weight, e));
-    t = model_weight_tensor(m, m->weights[weight]);
+    t = model_master_tensor(m, m->weights[weight]);
     if (what == ST_READ_GRAD) ST_TRY(find_grad(m, weight, &t, e));
     return model_read_tensor(m, t, out, m->weights[weight]->pub.count, e);
 }
@@ -283,7 +348,7 @@ int st_model_read(st_model *m, int32_t weight, int what, double *out, st_error *
 int st_model_write(st_model *m, int32_t weight, const double *in, st_error *e)
 {
     ST_TRY(check_weight(m, weight, e));
-    return model_write_tensor(m, model_weight_tensor(m, m->weights[weight]), in, m->weights[weight]->pub.count, e);
+    return model_write_weight(m, m->weights[weight], 0, in, m->weights[weight]->pub.count, e);
 }
 
 int st_model_write_grad(st_model *m, int32_t weight, const double *in, st_error *e)
