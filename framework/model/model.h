@@ -144,7 +144,7 @@ typedef struct st_op_time {
 /* FLOP/s of the backend's own product of two large matrices in the run's precision, best of `seconds`. */
 int st_model_gemm_rate(st_model *, double seconds, double *rate, st_error *);
 void st_model_profile(st_model *, int on);        /* host clock around every launch                    */
-int st_model_times(const st_model *, const st_op_time **);
+int st_model_times(st_model *, const st_op_time **); /* waits for the device */
 
 /* ---- keys of the spec that this room reads ---- */
 int st_model_key_tables(const st_key_table **); /* -> how many */

@@ -24,4 +24,5 @@ framework_libstrata_la_SOURCES += \
   framework/model/stack.c \
   framework/model/step.c \
   framework/model/step_api.c \
+  framework/model/timer.c \
   framework/model/weights.c

@@ -205,14 +205,16 @@ int st_model_state_write(st_model *m, int32_t i, const void *in, st_error *e)
 
 void st_model_profile(st_model *m, int on)
 {
+    if (on) m->n_timers = 0;
     if (on && !m->profile)
         for (int32_t i = 0; i < m->n_times; i++)
             m->times[i] = (st_op_time){.name = m->times[i].name, .product = m->times[i].product};
     m->profile = on;
 }
 
-int st_model_times(const st_model *m, const st_op_time **out)
+int st_model_times(st_model *m, const st_op_time **out)
 {
+    model_timers_end(m);
     *out = m->times;
     return m->n_times;
 }

@@ -142,7 +142,6 @@ typedef struct model_run {         /* the step that runs */
     const char *launch;            /* name of the launch in progress                                          */
     size_t op_mark; int32_t op_open; /* workspace of the op in progress                                       */
     int32_t lanes;                 /* side lanes entered since the last join                                 */
-    double began;
     int32_t order;                 /* contributions seen in this backward pass                               */
     st_tensor features, d_features;
     int32_t loss_cell[MODEL_DEPTHS]; /* metric that holds the loss of a depth; -1: the host's own cell          */
@@ -210,6 +209,7 @@ struct st_model {
 
     double flops, gemm_flops; int32_t counting;
     st_op_time *times; int32_t n_times, cap_times, profile;
+    struct model_timer *timers; int32_t n_timers; /* launches of which no time was added yet */
     st_probe_fn probe; void *probe_ctx; double *probe_values; int64_t probe_cap;
     st_metric_value *metric_values; double *metric_cells, *sums; int32_t n_metric_values;
     char nonfinite[256];           /* what the search for the first bad value found */
@@ -269,6 +269,13 @@ st_tensor model_keep(st_model *, int32_t dtype, int64_t rows, int64_t cols);
 st_tensor model_scratch(st_model *, int32_t dtype, int64_t rows, int64_t cols);
 int model_zero(st_model *, void *device, size_t bytes);
 static inline size_t model_round(size_t n) { return (n + MODEL_ALIGN - 1) / MODEL_ALIGN * MODEL_ALIGN; }
+
+/* timer.c */
+bool model_is_product(const char *launch);
+st_op_time *model_time_of(st_model *, const char *name);
+int model_timer_begin(st_model *, const char *name);
+int model_timer_end(st_model *);
+int model_timers_end(st_model *);
 
 /* step_api.c, linear.c */
 const st_step_api *model_step_api(void);

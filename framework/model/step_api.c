@@ -80,32 +80,6 @@ static int queue_fail(const st_queue *q, int code, const char *fmt, ...)
     return fail_text(r->m, code, text);
 }
 
-/* What counts as a matrix product: the ops that are one, or are made of them. */
-static bool is_product(const char *launch)
-{
-    static const char *const names[] = {"linear",  "linear_dx", "linear_dw", "gemm",
-                                        "grouped", "xent",      "attention", "attention_bwd"};
-    for (size_t i = 0; launch && i < ST_COUNT(names); i++)
-        if (!strcmp(launch, names[i])) return true;
-    return false;
-}
-
-static st_op_time *time_of(st_model *m, const char *name)
-{
-    st_op_time *t;
-
-    for (int32_t i = 0; i < m->n_times; i++)
-        if (m->times[i].name == name || !strcmp(m->times[i].name, name)) return &m->times[i];
-    m->times = model_grow(m->arena, m->times, m->n_times, &m->cap_times, sizeof *m->times);
-    if (!m->times) {
-        m->n_times = m->cap_times = 0;
-        return NULL;
-    }
-    t = &m->times[m->n_times++];
-    *t = (st_op_time){.name = name, .product = is_product(name)};
-    return t;
-}
-
 static void queue_count(const st_queue *q, double flops, double bytes)
 {
     model_run *r = ((const run_queue *)(const void *)q)->run;
@@ -114,10 +88,10 @@ static void queue_count(const st_queue *q, double flops, double bytes)
     if (m->counting && !r->now.muted) {
         m->flops += flops;
         (r->now.part ? r->now.part : m->host)->flops += flops;
-        if (is_product(r->launch)) m->gemm_flops += flops;
+        if (model_is_product(r->launch)) m->gemm_flops += flops;
     }
     if (m->profile && !r->planning && r->launch) {
-        st_op_time *t = time_of(m, r->launch);
+        st_op_time *t = model_time_of(m, r->launch);
         if (t) {
             t->flops += flops;
             t->bytes += bytes;
@@ -151,8 +125,7 @@ static int api_begin(st_step *s, const char *name)
     r->launch = name;
     r->op_open = 0;
     if (r->planning) return 0;
-    if (r->m->profile) r->began = st_clock();
-    return 1;
+    return !r->m->profile || model_timer_begin(r->m, name) == ST_OK;
 }
 
 /* An op's workspace ends with it, so it is given back unless side lanes still run. */
@@ -163,13 +136,7 @@ static int api_end(st_step *s, int rc)
 
     if (rc != ST_OK && s->status == ST_OK) model_fail(m, rc, "the launch failed (%s)", st_code_name(rc));
     if (r->op_open && !r->lanes && m->scratch.used >= r->op_mark) m->scratch.used = r->op_mark;
-    if (m->profile && !r->planning && s->status == ST_OK) {
-        st_op_time *t = time_of(m, r->launch);
-        if (t) {
-            t->seconds += st_clock() - r->began;
-            t->calls++;
-        }
-    }
+    if (m->profile && !r->planning && s->status == ST_OK) model_timer_end(m);
     r->op_open = 0;
     r->launch = NULL;
     return s->status;
