@@ -69,7 +69,7 @@ static int write_spec(st_parity *p, int64_t hidden, int64_t out_hidden, int64_t 
                        (long long)hidden, (long long)patches);
     st_buf_printf(text,
                   "[stack]\npattern = -\nhidden = %lld\nvocab = 8\n[layer.-]\nplugin = swiglu\nwidth = "
-                  "1\n[run]\nprecision = %s\nbackend = cpu\n"
+                  "1\n[run]\nprecision = %s\nbackend = %s\n"
                   "[batch]\ntokens = %lld\nsequences = 1\nimages = 1\npatches = %lld\npatch_values = "
                   "yes\n[position]\nplugin = none\n"
                   "[encoder]\nplugin = qwen35_vision\npattern = VF\nhidden = %lld\npatch = 8\ntemporal_patch = "
@@ -77,7 +77,7 @@ static int write_spec(st_parity *p, int64_t hidden, int64_t out_hidden, int64_t 
                   "[layer.V]\nplugin = attention\nheads = 1\nkv_heads = 1\nhead_dim = 8\ngate = no\nqk_norm = no\nbias "
                   "= yes\ncausal = no\nrotary = no\nnames = vision\n"
                   "[layer.F]\nplugin = gelu_mlp\nwidth = 1\nbias = yes\n",
-                  (long long)out_hidden, st_parity_precision(p), (long long)patches / 4 + 1, (long long)patches,
+                  (long long)out_hidden, st_parity_precision(p), p->backend, (long long)patches / 4 + 1, (long long)patches,
                   (long long)hidden, (long long)frames);
     return text->failed ? st_fail(e, ST_E_NOMEM, "no memory for a spec") : ST_OK;
 }

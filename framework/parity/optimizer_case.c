@@ -15,9 +15,9 @@ static int write_spec(st_parity *p, json_t *c, st_buf *text, st_error *e)
     st_buf_printf(
         text,
         "[stack]\npattern = -\nhidden = 1\nvocab = %lld\ntie_embeddings = yes\n[layer.-]\nplugin = swiglu\nwidth = 1\n"
-        "[run]\nprecision = %s\nbackend = cpu\n[batch]\ntokens = 8\n[position]\nplugin = none\n"
+        "[run]\nprecision = %s\nbackend = %s\n[batch]\ntokens = 8\n[position]\nplugin = none\n"
         "[optimizer]\nplugin = adamw\nbeta1 = %.17g\nbeta2 = %.17g\neps = %.17g\nweight_decay = %.17g\n",
-        (long long)json_integer_value(json_object_get(c, "n")), st_parity_precision(p),
+        (long long)json_integer_value(json_object_get(c, "n")), st_parity_precision(p), p->backend,
         json_number_value(json_array_get(betas, 0)), json_number_value(json_array_get(betas, 1)),
         json_number_value(json_object_get(c, "eps")), json_number_value(json_object_get(c, "weight_decay")));
     return text->failed ? st_fail(e, ST_E_NOMEM, "no memory for a spec") : ST_OK;

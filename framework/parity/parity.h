@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parity/parity.h - how far the model is from reference values on disk, tensor by tensor, in f64 and in f32.
+/* parity/parity.h - how far the model is from reference values on disk, tensor by tensor: in f64 and f32 on the cpu, in f32
+ * and (whole models) bf16 on other backends.
  *
  * A folder is told by its files: config.json + weights.safetensors (a model), or by the keys of io.safetensors (gated delta rule,
  * merger, optimizer), images, or tokenizer.json + cases.json. Everything compared is computed here, positions and packing
@@ -12,9 +13,10 @@
 #include "checkpoint/family.h"
 #include <jansson.h>
 
-enum { ST_PARITY_F64 = 0, ST_PARITY_F32, ST_PARITY_TYPES };
+enum { ST_PARITY_F64 = 0, ST_PARITY_F32, ST_PARITY_BF16, ST_PARITY_TYPES };
 enum { ST_BY_NORM = 0, ST_BY_MAX }; /* |a-b| / |b| over the tensor, or the largest |a-b| */
-/* reach: how far rounding alone moves this value, measured in the same run; 0: not asked. An error over the gate but within reach
+/* gate INFINITY: measured only (bf16 without a peer's error for this value).
+ * reach: how far rounding alone moves this value, measured in the same run; 0: not asked. An error over the gate but within reach
  * is marked ~ instead of BAD: the reference itself is not determined to the gate there (docs/DECISIONS.md, training curves). */
 typedef struct st_parity_cell {
     double max, norm, gate, reach;
@@ -28,7 +30,8 @@ typedef struct st_parity_row {
 typedef struct st_parity {
     st_base *base;
     st_registry *registry;
-    const char *dir;
+    const char *dir, *backend;
+    json_t *peer; /* error by norm of another bf16 implementation, by name; NULL: none given */
     st_arena *arena;
     const char *io_name, *title; /* "io.safetensors"; what the table is headed by */
     st_tensors *io;
@@ -38,12 +41,18 @@ typedef struct st_parity {
     st_parity_row *rows;
     int32_t n, cap;
     int32_t type; /* precision of the run in progress */
+    uint8_t ran[ST_PARITY_TYPES];
     int32_t failed;
     FILE *out;
 } st_parity;
 
+typedef struct st_parity_options {
+    const char *backend; /* name of a backend plugin */
+    const char *peer;    /* JSON file {"NAME": error, ...}: bf16 may be 1.25 times as far off; NULL: none */
+} st_parity_options;
 /* One folder. *failed counts rows over their gates, unread keys and empty comparisons. Errors stop it. */
-int st_parity_folder(st_base *, st_registry *, const char *dir, FILE *out, int *failed, st_diags *);
+int st_parity_folder(st_base *, st_registry *, const st_parity_options *, const char *dir, FILE *out, int *failed,
+                     st_diags *);
 
 /* ---- report.c ---- */
 int st_parity_compare(st_parity *, const char *name, const double *want, const double *got, int64_t n, int how,

@@ -5,7 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-const char *st_parity_precision(const st_parity *p) { return p->type == ST_PARITY_F64 ? "f64" : "f32"; }
+#define PEER_FACTOR 1.25 /* bf16 may be so many times as far from the reference as the peer */
+static const char *const type_name[ST_PARITY_TYPES] = {"f64", "f32", "bf16"};
+
+const char *st_parity_precision(const st_parity *p) { return type_name[p->type]; }
 
 static st_parity_row *find_row(st_parity *p, const char *name)
 {
@@ -38,6 +41,8 @@ int st_parity_compare(st_parity *p, const char *name, const double *want, const 
     }
     st_parity_cell *c = &row->cell[p->type];
     row->count = n;
+    if (isinf(gate) && json_is_number(json_object_get(p->peer, name)))
+        gate = PEER_FACTOR * json_number_value(json_object_get(p->peer, name));
     c->max = max;
     c->norm = size > 0 ? sqrt(diff / size) : diff > 0 ? INFINITY : 0;
     if (isnan(c->norm)) c->norm = INFINITY;
@@ -101,6 +106,10 @@ static void print_cell(FILE *f, const st_parity_cell *c)
         fprintf(f, "  %9s %9s %9s     ", "", "", "");
         return;
     }
+    if (isinf(c->gate)) {
+        fprintf(f, "  %9.2e %9.2e %9s %s", c->max, c->norm, "", c->failed ? "BAD" : "   ");
+        return;
+    }
     fprintf(f, "  %9.2e %9.2e %8.0e%c %s", c->max, c->norm, c->gate, c->how == ST_BY_MAX ? 'm' : 'n',
             c->failed         ? "BAD"
             : is_undecided(c) ? "~  "
@@ -112,12 +121,15 @@ void st_parity_print(st_parity *p)
     int32_t unread = 0, undecided = 0;
 
     if (p->n) {
-        fprintf(p->out, "%-72s %9s  %9s %9s %9s      %9s %9s %9s\n", p->title, "values", "f64 max", "by norm", "gate",
-                "f32 max", "by norm", "gate");
+        fprintf(p->out, "%-72s %9s", p->title, "values");
+        for (int t = 0; t < ST_PARITY_TYPES; t++)
+            if (p->ran[t]) fprintf(p->out, "  %5s max %9s %9s    ", type_name[t], "by norm", "gate");
+        fputc('\n', p->out);
         for (int32_t i = 0; i < p->n; i++) {
             const st_parity_row *r = &p->rows[i];
             fprintf(p->out, "%-72s %9lld", r->name, (long long)r->count);
             for (int t = 0; t < ST_PARITY_TYPES; t++) {
+                if (!p->ran[t]) continue;
                 print_cell(p->out, &r->cell[t]);
                 p->failed += r->cell[t].failed;
                 undecided += is_undecided(&r->cell[t]);

@@ -159,10 +159,10 @@ static int run_case(st_parity *p, int index, st_diags *d)
         st_buf_printf(&text,
                       "[stack]\npattern = D\nhidden = %lld\nvocab = 8\n[layer.D]\nplugin = delta_rule\nkey_heads = "
                       "%lld\nvalue_heads = %lld\nkey_dim = %lld\nvalue_dim = %lld\n"
-                      "states = yes\n[run]\nprecision = %s\nbackend = cpu\n[batch]\ntokens = %lld\nsequences = "
+                      "states = yes\n[run]\nprecision = %s\nbackend = %s\n[batch]\ntokens = %lld\nsequences = "
                       "%d\n[position]\nplugin = none\n[optimizer]\nplugin = adamw\n",
                       (long long)r.hidden, (long long)r.hk, (long long)r.hv, (long long)r.dk, (long long)r.dv,
-                      st_parity_precision(p), (long long)r.tokens, r.n_seg);
+                      st_parity_precision(p), p->backend, (long long)r.tokens, r.n_seg);
         rc = text.failed ? st_fail(&e, ST_E_NOMEM, "no memory for a spec")
                          : st_parity_model_open(p, text.data, 1, &pm, d);
     }
