@@ -24,6 +24,7 @@ typedef struct st_checkpoint_state {
     st_loader_state train;
     uint64_t seed, spec_hash;
     const char *pattern;           /* expanded; read: in the arena given                                     */
+    const char *timing;            /* what made it a run for timing only, whose weights mean nothing; or NULL */
 } st_checkpoint_state;
 
 /* Files that are the same in every checkpoint of a run, made once: what they were made from may go away while it

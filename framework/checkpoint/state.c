@@ -24,10 +24,16 @@ static json_t *state_json(const st_model *m, const st_checkpoint_state *s)
     json_t *train = json_pack("{s:o, s:I, s:I, s:I}", "epoch", hex(s->train.epoch), "next", (json_int_t)s->train.next,
                               "seen", (json_int_t)s->train.seen, "bad", (json_int_t)s->train.bad);
 
-    return json_pack("{s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "format", ST_CHECKPOINT_FORMAT, "strata",
-                     PACKAGE_VERSION, "precision", precision[st_model_dtype(m)], "pattern", st_model_pattern(m), "step",
-                     (json_int_t)s->step, "tokens", (json_int_t)s->tokens, "trained", (json_int_t)s->trained, "seed",
-                     hex(s->seed), "spec_hash", hex(s->spec_hash), "train", train);
+    json_t *j = json_pack("{s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "format", ST_CHECKPOINT_FORMAT,
+                          "strata", PACKAGE_VERSION, "precision", precision[st_model_dtype(m)], "pattern",
+                          st_model_pattern(m), "step", (json_int_t)s->step, "tokens", (json_int_t)s->tokens, "trained",
+                          (json_int_t)s->trained, "seed", hex(s->seed), "spec_hash", hex(s->spec_hash), "train", train);
+
+    if (s->timing && json_object_set_new(j, "timing_only", json_string(s->timing)) != 0) {
+        json_decref(j);
+        return NULL;
+    }
+    return j;
 }
 
 int st_checkpoint_write_state(const char *dir, const st_model *m, const st_checkpoint_state *s, st_arena *arena,
@@ -94,6 +100,7 @@ static void read_fields(reader *r, json_t *j, st_arena *arena, st_checkpoint_sta
         st_error_hint(r->error, "use the version of strata that wrote it, or a newer one");
     }
     s->pattern = get_text(r, j, "pattern", arena);
+    if (json_object_get(j, "timing_only")) s->timing = get_text(r, j, "timing_only", arena);
     s->step = get_count(r, j, "step");
     s->tokens = get_count(r, j, "tokens");
     s->trained = get_count(r, j, "trained");

@@ -104,6 +104,7 @@ static int print_run(const st_run *r, FILE *out, st_error *e)
     if (r->train && st_loader_count(r->train) >= 0) fprintf(out, "samples    %" PRId64, st_loader_count(r->train));
     if (r->valid && st_loader_count(r->valid) >= 0) fprintf(out, ", held out %" PRId64, st_loader_count(r->valid));
     fprintf(out, "\nsteps      %" PRId64 "\n", r->config.run.steps);
+    if (r->at.timing) fprintf(out, "timing     only: weights mean nothing with %s\n", r->at.timing);
     print_layers(r->model, out);
     cli_print_parts(r->model, out);
     print_plan(r->model, out);

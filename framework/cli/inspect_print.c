@@ -18,7 +18,7 @@ static const struct {
     const char *name;
 } flags[] = {{ST_PF_REQUIRED, "required"},     {ST_PF_FIXED, "fixed"},       {ST_PF_SHARED, "shared"},
              {ST_PF_DEPRECATED, "deprecated"}, {ST_PF_OBSOLETE, "obsolete"}, {ST_PF_EXPERT, "expert"},
-             {ST_PF_LOCAL, "local"}};
+             {ST_PF_LOCAL, "local"},           {ST_PF_TIMING, "timing"}};
 
 static void cap_names(uint64_t set, st_buf *out)
 {

@@ -55,6 +55,9 @@ typedef struct st_difference {
 typedef int (*st_difference_fn)(void *ctx, const st_difference *); /* not ST_OK ends it and is returned */
 int st_spec_compare(const st_spec *now, const st_spec *then, st_difference_fn, void *ctx);
 
+/* Keys marked ST_PF_TIMING that are not at their default: "[layer.E] force_balance = yes", separated by commas. */
+void st_spec_timing(const st_spec *, st_buf *);
+
 /* One mistake at a value: file:line:column, the line, a caret. v NULL: the file as a whole. */
 int st_spec_fail(const st_spec *, st_diags *, const st_value *v, const char *hint, const char *fmt, ...)
     ST_PRINTF(5, 6);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec/write.c - the resolved spec as text and as a hash, and what two specs say otherwise. */
+/* spec/write.c - the resolved spec as text and as a hash, and what two specs say otherwise,
+ * keys that are for timing only. */
 #include "spec/ini.h"
 #include "spec/param.h"
 #include "spec/store.h"
@@ -185,4 +186,16 @@ int st_spec_compare(const st_spec *now, const st_spec *then, st_difference_fn fn
     ST_TRY(compare_given(now, then, then, fn, ctx));
     for (int i = 0; i < now->n_bound; i++) ST_TRY(compare_param(now, then, &now->bound[i], fn, ctx));
     return ST_OK;
+}
+
+/* ---- what makes a run one for timing only ---- */
+
+void st_spec_timing(const st_spec *s, st_buf *to)
+{
+    for (int i = 0; i < s->n_bound; i++) {
+        const st_bound *b = &s->bound[i];
+        const st_value *v = b->param.flags & ST_PF_TIMING ? st_spec_current(s, b->section, &b->param) : NULL;
+        if (v && !same(&b->param, b->param.def, v->text))
+            st_buf_printf(to, "%s[%s] %s = %s", to->n ? ", " : "", b->section, b->param.key, v->text);
+    }
 }

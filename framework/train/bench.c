@@ -4,6 +4,7 @@
 
 #include "train/bench.h"
 #include "train/run.h"
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +103,7 @@ static void print_text(const bench *b)
     FILE *f = b->o->out;
 
     fprintf(f, "device            %s\n", st_model_device(b->run.model));
+    if (b->run.at.timing) fprintf(f, "for timing only   %s: weights of such a run mean nothing\n", b->run.at.timing);
     fprintf(f, "step              %.2f ms (median of %lld)\n", 1e3 * b->median, (long long)b->o->steps);
     fprintf(f, "tokens            %.0f a step in rows of %.0f, %.0f tokens/s, %.1f samples/s\n", b->tokens, b->capacity,
             b->tokens / b->median, b->samples / b->median);
@@ -125,8 +127,12 @@ static void print_json(const bench *b)
     double floor_seconds = b->product_flops / b->rate;
     FILE *f = b->o->out;
 
+    fputs("{\"timing_only\": ", f);
+    json_t *timing = b->run.at.timing ? json_string(b->run.at.timing) : json_null();
+    json_dumpf(timing, f, JSON_ENCODE_ANY);
+    json_decref(timing);
     fprintf(f,
-            "{\"seconds_per_step\": %.9g, \"tokens_per_step\": %.9g, \"samples_per_step\": %.9g, "
+            ", \"seconds_per_step\": %.9g, \"tokens_per_step\": %.9g, \"samples_per_step\": %.9g, "
             "\"tokens_per_second\": %.9g, ",
             b->median, b->tokens, b->samples, b->tokens / b->median);
     fprintf(f,

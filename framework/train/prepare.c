@@ -28,6 +28,18 @@ static int open_data(st_run *r, st_diags *d)
     return rc;
 }
 
+int st_run_mark_timing(st_run *r, const char *of_weights, st_error *e)
+{
+    st_buf own = {0};
+
+    st_spec_timing(r->spec, &own);
+    bool failed = own.failed;
+    r->at.timing = own.n ? st_arena_strndup(r->arena, own.data, own.n) : of_weights;
+    failed |= own.n && !r->at.timing;
+    st_buf_free(&own);
+    return failed ? st_fail(e, ST_E_NOMEM, "no memory for the keys of a timing run") : ST_OK;
+}
+
 static int first_error(const st_diags *d)
 {
     for (int32_t i = 0; i < d->n; i++)
@@ -44,7 +56,8 @@ int st_run_prepare(st_run *r, st_diags *d)
     if (st_model_build(r->base, r->spec, r->options->registry, 1, &r->model, d) == ST_OK) (void)open_data(r, d);
     (void)st_spec_check_unused(r->spec, d);
     if (d->errors != before) return first_error(d);
-    if (st_checkpoint_make_texts(r->spec, r->model, r->arena, &r->texts, &e) != ST_OK)
+    if (st_checkpoint_make_texts(r->spec, r->model, r->arena, &r->texts, &e) != ST_OK ||
+        st_run_mark_timing(r, NULL, &e) != ST_OK)
         return st_diags_add(d, &e, NULL, false);
     r->at.seed = (uint64_t)r->config.run.seed;
     r->at.spec_hash = st_spec_hash(r->spec);

@@ -137,6 +137,7 @@ static int check_resume(st_run *r, st_error *e)
 
     ST_TRY(find_checkpoint(r, e));
     rc = st_checkpoint_read_state(r->resumed, r->arena, &r->at, e);
+    if (rc == ST_OK) rc = st_run_mark_timing(r, r->at.timing, e);
     if (rc == ST_OK) rc = compare_pattern(r, e);
     if (rc == ST_OK) rc = compare_specs(r, e);
     if (rc == ST_OK) rc = compare_tokenizer(r, e);

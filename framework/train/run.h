@@ -28,6 +28,8 @@ typedef struct st_run {
 /* prepare.c: a spec to a checked model and opened data; nothing is made on disk and no device is opened. Commands that
  * only look at a spec use it too. */
 int st_run_prepare(st_run *, st_diags *);
+/* What makes the run one for timing only: its own keys, or else what its first weights were made under. */
+int st_run_mark_timing(st_run *, const char *of_weights, st_error *);
 void st_run_close(st_run *);
 /* resume.c: the folder of the run; whether a new run may begin there, or which checkpoint goes on. Reads only. */
 int st_run_place(st_run *, st_diags *);

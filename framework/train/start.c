@@ -36,6 +36,7 @@ static int load_from(st_run *r, const char *dir, st_error *e)
     ST_TRY(st_checkpoint_latest(dir, r->arena, &latest, e));
     if (latest) dir = latest;
     ST_TRY(st_checkpoint_read_state(dir, r->arena, &state, e));
+    ST_TRY(st_run_mark_timing(r, state.timing, e));
     ST_TRY(st_checkpoint_load(dir, r->model, 0, e));
     st_log_write(r->base->log, 3, "train", "weights from %s, step %lld", dir, (long long)state.step);
     return ST_OK;
@@ -79,6 +80,7 @@ static void log_head(st_run *r)
                  r->micros == 1 ? "" : "s", st_model_shape(r->model)->tokens, (double)plan.total / 1048576.0);
     st_log_write(log, 3, "train", "data %lld training samples, %lld for evaluation",
                  (long long)st_loader_count(r->train), r->valid ? (long long)st_loader_count(r->valid) : 0);
+    if (r->at.timing) st_log_write(log, 2, "train", "for timing only, the weights mean nothing: %s", r->at.timing);
     if (r->resumed) st_log_write(log, 3, "train", "goes on from %s at step %lld", r->resumed, (long long)r->at.step);
 }
 

@@ -426,7 +426,7 @@ static const st_param params[] = {
         moe, capacity, "0", 0, 64, "", ST_PF_EXPERT,
         "rows reserved for experts as a share of tokens x top_k; a step that needs more fails and changes nothing, "
         "no pick is dropped. 0: what the worst case needs"),
-    ST_BOOL(moe, force_balance, "no", ST_PF_FIXED | ST_PF_EXPERT,
+    ST_BOOL(moe, force_balance, "no", ST_PF_FIXED | ST_PF_EXPERT | ST_PF_TIMING,
             "experts are taken in turn instead of by their logits: for timing only, the model learns nothing useful"),
 };
 static const st_layer_ops ops = {
