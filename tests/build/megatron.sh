@@ -27,7 +27,7 @@ keys() { grep -o '`\[[a-z]*[^]`]*\] [a-z_]*' "$1" | tr -d '`' | sed 's/^\[\(.*\)
 exist() {
     {
         "$ST_BUILDDIR/strata" inspect --spec
-        for plugin in gated_delta_net qwen35_vision mtp; do "$ST_BUILDDIR/strata" inspect "$plugin"; done
+        for plugin in gated_delta_net moe qwen35_vision mtp; do "$ST_BUILDDIR/strata" inspect "$plugin"; done
         "$ST_BUILDDIR/strata" inspect mock
     } > "$scratch/known"
     status=0

@@ -8,7 +8,8 @@ cd "$scratch" || exit 99
 # shellcheck disable=SC3045 # dash has it
 small() { (ulimit -v 1048576 && exec "$@"); }
 
-must 'a large model is planned in a GiB' exits 0 '27,781,427,952' small "$strata" plan qwen35-vl-27b
+must 'the largest model is planned in a GiB' exits 0 '403,397,928,944' small timeout 60 \
+    "$strata" plan qwen35-vl-397b-a17b
 must 'layers are drawn with their costs' exits 0 'layers.127               - swiglu                267,392,000' \
     "$strata" plan qwen35-vl-27b
 must 'so are those of the depth' exits 0 'head.mtp.1.layers.0      * attention' "$strata" plan qwen35-vl-27b
