@@ -8,6 +8,7 @@ static const st_param run_params[] = {
     ST_STR(run_keys, backend, "auto", 0, "auto, or the name of a backend plugin"),
     ST_BOOL(run_keys, poison, "no", ST_PF_EXPERT,
             "fill step memory with NaN before each use, to find reads of what was not written"),
+    ST_BOOL(run_keys, graph, "yes", ST_PF_EXPERT, "replay a step as one graph, where the backend can"),
 };
 /* Two specs may give one pattern in two ways: a resume compares the expanded one. */
 static const st_param stack_params[] = {

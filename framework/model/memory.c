@@ -211,6 +211,7 @@ void model_free(st_model *m)
     st_groups_close(m->groups_open);
     m->groups_open = NULL;
     if (!m->device) return;
+    for (int i = 0; i < MODEL_GRAPHS; i++) model_graph_free(m, &m->graphs[i]);
     for (size_t i = 0; m->allocated && i < ST_COUNT(all); i++)
         if (all[i]->base) m->be.free(m->device, all[i]->kind, all[i]->base);
     if (m->allocated && m->keep.base) m->be.free(m->device, ST_MEM_DEVICE, m->keep.base);

@@ -6,6 +6,7 @@ framework_libstrata_la_SOURCES += \
   framework/model/collective.c \
   framework/model/cost.c \
   framework/model/env.c \
+  framework/model/graph.c \
   framework/model/guard.c \
   framework/model/init.c \
   framework/model/keys.c \

@@ -20,7 +20,7 @@
 #define MODEL_ROTARY_VIEW 1000000 /* table id inside a nested stack with a view of its own */
 
 /* ---- keys of the spec (keys.c) ---- */
-typedef struct run_keys { int32_t precision; const char *backend; int32_t poison; } run_keys;
+typedef struct run_keys { int32_t precision; const char *backend; int32_t poison, graph; } run_keys;
 typedef struct stack_keys {
     const char *pattern, *linear, *full, *mlp;
     int64_t blocks, cadence, mtp_depths, hidden, vocab;
@@ -147,6 +147,13 @@ typedef struct model_run {         /* the step that runs */
     int32_t loss_cell[MODEL_DEPTHS]; /* metric that holds the loss of a depth; -1: the host's own cell          */
 } model_run;
 
+#define MODEL_GRAPHS 17               /* evaluation, then rows of a step; more rows than that are not replayed */
+typedef struct model_graph {
+    st_graph *graph;
+    int32_t passes, micros;        /* eager passes so far; rows of a step it was made for                       */
+    int32_t loss_cell[MODEL_DEPTHS];
+} model_graph;
+
 typedef struct run_queue { st_queue q; model_run *run; } run_queue; /* q first: the backend's callbacks get it */
 
 /* ---- the model ---- */
@@ -201,6 +208,7 @@ struct st_model {
     model_run run;
     run_queue queues[ST_LANES];
     st_event *lane_event[ST_LANES];
+    model_graph graphs[MODEL_GRAPHS];
     st_device *device; char device_words[256];
     st_mesh mesh;                  /* of the run; this version's has one rank                                  */
     st_groups *groups_open;
@@ -269,6 +277,10 @@ st_tensor model_keep(st_model *, int32_t dtype, int64_t rows, int64_t cols);
 st_tensor model_scratch(st_model *, int32_t dtype, int64_t rows, int64_t cols);
 int model_zero(st_model *, void *device, size_t bytes);
 static inline size_t model_round(size_t n) { return (n + MODEL_ALIGN - 1) / MODEL_ALIGN * MODEL_ALIGN; }
+
+/* graph.c */
+int model_pass(st_model *, int32_t micro, int32_t micros);
+void model_graph_free(st_model *, model_graph *);
 
 /* timer.c */
 bool model_is_product(const char *launch);

@@ -266,10 +266,9 @@ static int run_micros(st_model *m, const st_packed_row *const *rows, int32_t mic
     if (micros < 1) return st_fail(e, ST_E_INTERNAL, "a step of %d rows", micros);
     model_start(m);
     ST_TRY(upload_scalars(m, rows, micros, step, out, e));
-    model_begin_step(m, ST_TRAIN, micros);
     for (int32_t i = 0; i < micros && m->run.s.status == ST_OK; i++) {
         ST_TRY(model_row_upload(m, rows[i], e));
-        model_micro(m, ST_TRAIN, i);
+        model_pass(m, i, micros);
     }
     return model_end(m, e);
 }
@@ -492,10 +491,9 @@ int st_model_evaluate(st_model *m, const st_packed_row *row, double *loss_sum, i
     if (!m->opened) return st_fail(e, ST_E_INTERNAL, "the model is not open");
     model_start(m);
     ST_TRY(upload_scalars(m, &row, 1, 1, &none, e));
-    model_begin_step(m, ST_EVAL, 1);
     ST_TRY(model_row_upload(m, row, e));
     model_zero(m, m->row_block.base + m->nll_at, tokens * acc);
-    model_micro(m, ST_EVAL, 0);
+    model_pass(m, -1, 1);
     ST_TRY(model_end(m, e));
     ST_TRY(read_loss(m, loss_sum, e));
     *count = row->trained_count[0];
