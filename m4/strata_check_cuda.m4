@@ -7,6 +7,7 @@
 #
 #   NVCC, NVCCFLAGS              the compiler and the user's flags for it (both precious)
 #   CUDA_GENCODE                 -gencode options for --with-cuda-arch
+#   CUDA_ARCHS, CUDA_VERSION     what kernel modules say of themselves: "sm_90a,sm_100a", "13.0"
 #   CUDA_CPPFLAGS, CUDA_LDFLAGS  where headers and libraries are
 #   CUDA_LIBS, NCCL_LIBS         runtime with cuBLAS; NCCL (empty without)
 #   HAVE_CUDA, HAVE_NCCL         Automake conditionals
@@ -28,13 +29,16 @@ AC_ARG_VAR([NVCCFLAGS], [flags for the CUDA compiler])
 AS_CASE([$with_cuda_arch],
   [yes|no|''|*[[!0-9a-z,]]*], [AC_MSG_ERROR([--with-cuda-arch=$with_cuda_arch: must be a list such as 90a or 90a,100a])])
 CUDA_GENCODE=
+CUDA_ARCHS=
 for strata_arch in `AS_ECHO(["$with_cuda_arch"]) | tr ',' ' '`; do
   AS_VAR_APPEND([CUDA_GENCODE], [" -gencode arch=compute_$strata_arch,code=sm_$strata_arch"])
+  AS_VAR_APPEND([CUDA_ARCHS], ["${CUDA_ARCHS:+,}sm_$strata_arch"])
 done
 
 CUDA_CPPFLAGS=
 CUDA_LDFLAGS=
 CUDA_LIBS=
+CUDA_VERSION=
 NCCL_LIBS=
 strata_nccl_result='no (needs CUDA)'
 AS_IF([test "x$with_cuda" = xno], [strata_cuda_result='no (--without-cuda)'], [_STRATA_FIND_CUDA])
@@ -52,6 +56,8 @@ AS_CASE([$with_nccl:$strata_nccl_result],
   On Debian with NVIDIA's repository: apt-get install libnccl-dev])])
 
 AC_SUBST([CUDA_GENCODE])
+AC_SUBST([CUDA_ARCHS])
+AC_SUBST([CUDA_VERSION])
 AC_SUBST([CUDA_CPPFLAGS])
 AC_SUBST([CUDA_LDFLAGS])
 AC_SUBST([CUDA_LIBS])
@@ -103,7 +109,8 @@ int conftest_launch(float *, int);]], [[return conftest_launch(0, 0) + (int)cubl
 LIBS=$strata_save_LIBS
 AS_IF([test -n "$CUDA_LIBS"],
   [AC_COMPUTE_INT([strata_cudart], [CUDART_VERSION], [[#include <cuda_runtime_api.h>]], [strata_cudart=0])
-   strata_cuda_result="`expr $strata_cudart / 1000`.`expr $strata_cudart % 1000 / 10` for $with_cuda_arch ($strata_cuda_dir)"
+   CUDA_VERSION=`expr $strata_cudart / 1000`.`expr $strata_cudart % 1000 / 10`
+   strata_cuda_result="$CUDA_VERSION for $with_cuda_arch ($strata_cuda_dir)"
    AC_MSG_RESULT([yes])],
   [CUDA_CPPFLAGS=
    CUDA_LDFLAGS=

@@ -4,5 +4,5 @@ dist_registry_DATA += registry/42-learned_absolute.ini registry/44-lm.ini regist
 dist_registry_DATA += registry/10-self.ini
 dist_registry_DATA += registry/30-gated_delta_net.ini registry/31-attention.ini registry/32-swiglu.ini registry/33-gelu_mlp.ini
 dist_registry_DATA += registry/34-delta_rule.ini registry/35-moe.ini
-dist_registry_DATA += registry/10-cpu.ini
+dist_registry_DATA += registry/10-cpu.ini registry/11-cuda.ini
 dist_registry_DATA += registry/60-mock.ini registry/61-cord_v2.ini

@@ -19,7 +19,7 @@ built_program() {
 }
 
 must 'the command' free_of_cuda "$(built_program strata)"
-built_modules | grep -v -e '-cuda\.so$' -e '/cuda\.so$' -e '/nccl\.so$' > "$scratch/modules"
+built_modules | grep -v -e '-cuda\.so$' -e '/nccl\.so$' > "$scratch/modules"
 must 'there are modules' test -s "$scratch/modules"
 while read -r file; do
     must "${file##*/}" free_of_cuda "$file"

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* strata/cuda.h - for kernel modules of the cuda backend.
+ *
+ * A kernel module `<plugin>-cuda` is a C file with the export, ST_KERNELS_V1(..., ST_CUDA_TOOLCHAIN, ST_CUDA_ARCHS, NULL), and .cu
+ * files with kernels and their entries. An entry is extern "C", checks nothing that the logic module checked, launches on
+ * st_cuda_stream(q), and ends with `return st_cuda_launched(q, "name")`. It never synchronises, allocates or copies to the host,
+ * so that a step can be captured as a graph; grids come from capacities, and what differs from step to step is read on the
+ * device. Results are the same in every run: no float atomics, sums in an order that depends on sizes alone. */
+#ifndef STRATA_CUDA_H
+#define STRATA_CUDA_H
+#include <strata/plugin.h>
+
+ST_FN struct CUstream_st *st_cuda_stream(const st_queue *q) { return (struct CUstream_st *)q->stream; } /* a cudaStream_t */
+
+#ifdef __CUDACC__
+/* Status of the launches since the last call, with the runtime's own words. */
+ST_FN int st_cuda_launched(const st_queue *q, const char *name)
+{
+    cudaError_t e = cudaGetLastError();
+    if (e == cudaSuccess) return ST_OK;
+    return q->fail(q, ST_E_DEVICE, "%s: the kernel was not launched: %s (%s)", name, cudaGetErrorString(e), cudaGetErrorName(e));
+}
+/* Shared memory beyond 48 KiB has to be allowed once per kernel; doing it before every launch is cheap. */
+#define ST_CUDA_SHARED(kernel, bytes) cudaFuncSetAttribute((kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes))
+
+/* Where a kernel reports a fault: passed by value. code: ST_FAULT_*, or ST_FAULT_USER + i with the plugin's own text. */
+typedef struct st_cuda_faults { st_fault *word; int32_t layer; } st_cuda_faults;
+ST_FN st_cuda_faults st_cuda_faults_of(const st_queue *q)
+{
+    st_cuda_faults f = {q->fault, q->layer};
+    return f;
+}
+static __device__ inline void st_cuda_fault(st_cuda_faults f, uint32_t code, int64_t a, int64_t b) /* the first one stays */
+{
+    if (!f.word || atomicCAS(&f.word->code, (uint32_t)ST_FAULT_NONE, code) != ST_FAULT_NONE) return;
+    f.word->layer = f.layer;
+    f.word->a = a;
+    f.word->b = b;
+}
+
+/* bf16 as it lies in memory, without the cost of compiling cuda_bf16.h. Rounds to the nearest even. */
+typedef struct st_bf16 { uint16_t bits; } st_bf16;
+static __device__ inline float st_to_f32(float x) { return x; }
+static __device__ inline float st_to_f32(st_bf16 x) { return __uint_as_float((uint32_t)x.bits << 16); }
+static __device__ inline uint32_t st_bf16_pair(float low, float high) /* low in bits 0-15 */
+{
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+static __device__ inline void st_from_f32(float *to, float x) { *to = x; }
+static __device__ inline void st_from_f32(st_bf16 *to, float x) { to->bits = (uint16_t)st_bf16_pair(x, 0.0f); }
+#endif
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda.c - the cuda backend: descriptor, facts, and the way to its kernel module. Plain C that knows no CUDA library, so
+ * that a spec can be checked and planned on any machine. */
+#include "ops.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ALIGN = 256, TILE = 64, LANE_WORKSPACE = 32 << 20 };
+
+static const st_ops ops = {.size = sizeof ops, .fill = cuda_fill};
+
+static int facts(const void *self, st_facts *f)
+{
+    f->size = sizeof *f;
+    f->dtypes = 1u << ST_F32 | 1u << ST_BF16 | 1u << ST_I32 | 1u << ST_I64 | 1u << ST_U8;
+    f->align = ALIGN;
+    f->tile = TILE;
+    f->lane_workspace = LANE_WORKSPACE;
+    return ST_OK;
+}
+
+/* The driver is asked without the runtime library, which this module does not need. */
+static int count_devices(void *driver, const char **why)
+{
+    int (*init)(unsigned), (*get)(int *), n = 0;
+    void *init_at = dlsym(driver, "cuInit"), *get_at = dlsym(driver, "cuDeviceGetCount");
+    memcpy(&init, &init_at, sizeof init);
+    memcpy(&get, &get_at, sizeof get);
+    if (!init_at || !get_at) *why = "libcuda.so.1 is not the library of an NVIDIA driver";
+    else if (init(0)) *why = "the NVIDIA driver does not start (cuInit fails); nvidia-smi may say why";
+    else if (get(&n) || n < 1) *why = "the NVIDIA driver sees no GPU (CUDA_VISIBLE_DEVICES may hide them)";
+    else return n;
+    return 0;
+}
+
+static int count(const void *self, const st_host *host, const char **why)
+{
+    *why = "";
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); /* stays open: a driver does not unload well */
+    if (driver) return count_devices(driver, why);
+    *why = "there is no NVIDIA driver (libcuda.so.1 is not found)";
+    return 0;
+}
+
+static int open_device(void *self, const st_host *host, int ordinal, const st_kernels *kernels, st_device **out,
+                       st_error *error)
+{
+    return ((const cuda_table *)kernels->table)->open(host, ordinal, kernels, out, error);
+}
+static void close_device(st_device *d)
+{
+    if (d) d->table->close(d);
+}
+static int alloc(st_device *d, uint32_t kind, size_t bytes, void **out) { return d->table->alloc(d, kind, bytes, out); }
+static int free_memory(st_device *d, uint32_t kind, void *p) { return d->table->free(d, kind, p); }
+static int queue(st_device *d, int priority, st_queue *out) { return d->table->queue(d, priority, out); }
+static int event(st_device *d, st_event **out) { return d->table->event(d, out); }
+static int record(const st_queue *q, st_event *e) { return e->table->record(q, e); }
+static int wait_event(const st_queue *q, st_event *e) { return e->table->wait(q, e); }
+static int done(st_event *e) { return e->table->done(e); }
+static int elapsed(st_event *from, st_event *to, double *ms) { return from->table->elapsed(from, to, ms); }
+static int copy(const st_queue *q, void *dst, const void *src, size_t n) { return cuda_table_of(q)->copy(q, dst, src, n); }
+static int set(const st_queue *q, void *dst, int byte, size_t n) { return cuda_table_of(q)->set(q, dst, byte, n); }
+static int sync_device(st_device *d, st_error *e) { return d->table->sync(d, e); }
+static int capture_begin(const st_queue *q) { return cuda_table_of(q)->capture_begin(q); }
+static int capture_end(const st_queue *q, st_graph **out, st_error *e) { return cuda_table_of(q)->capture_end(q, out, e); }
+static int replay(const st_queue *q, st_graph *g) { return g->table->replay(q, g); }
+static int graph_free(st_graph *g) { return g->table->graph_free(g); }
+static int describe(const st_device *d, char *out, size_t n) { return d->table->describe(d, out, n); }
+
+static const st_backend_ops backend_ops = {
+    .size = sizeof backend_ops,
+    .ops = &ops,
+    .facts = facts,
+    .count = count,
+    .open = open_device,
+    .close = close_device,
+    .alloc = alloc,
+    .free = free_memory,
+    .queue = queue,
+    .event = event,
+    .record = record,
+    .wait = wait_event,
+    .done = done,
+    .elapsed = elapsed,
+    .copy = copy,
+    .set = set,
+    .sync = sync_device,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .replay = replay,
+    .graph_free = graph_free,
+    .describe = describe,
+};
+
+ST_PLUGIN_V1(ST_KIND_BACKEND, char, backend_ops, ST_KERNEL_TABLE(CUDA_IFACE, cuda_table),
+    .name = "cuda",
+    .version = "0.1.0",
+    .license = "Apache-2.0",
+    .author = "the strata authors",
+    .summary = "NVIDIA GPU with CUDA and cuBLASLt",
+    .description = "Runs in bf16 with f32 sums, or in f32. Sums have a fixed order, so two runs are equal in every bit.")

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device_cuda.c - device, memory, streams, events and graphs of the kernel module. */
+#include "device_cuda.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* For calls that have no record of an error: the runtime's words go to the log. */
+static int said(const cuda_device *d, const char *what, cudaError_t e)
+{
+    if (e == cudaSuccess) return ST_OK;
+    cudaGetLastError();
+    if (d->host->log) d->host->log(d->host, 1, "cuda", "%s: %s (%s)", what, cudaGetErrorString(e), cudaGetErrorName(e));
+    return e == cudaErrorMemoryAllocation ? ST_E_NOMEM : ST_E_DEVICE;
+}
+
+static int worded(const cuda_device *d, const char *what, cudaError_t e, st_error *error)
+{
+    if (e == cudaSuccess) return ST_OK;
+    return d->host->fail(error, ST_E_DEVICE, __FILE__, __LINE__, "cuda device %d: %s: %s (%s)", d->ordinal, what,
+                         cudaGetErrorString(e), cudaGetErrorName(e));
+}
+
+/* ---- opening ---- */
+static int look_at(cuda_device *d, st_error *error)
+{
+    struct cudaDeviceProp p;
+    ST_TRY(worded(d, "it cannot be selected", cudaSetDevice(d->ordinal), error));
+    ST_TRY(worded(d, "its properties cannot be read", cudaGetDeviceProperties(&p, d->ordinal), error));
+    if (!cuda_has_image())
+        return d->host->fail(error, ST_E_DEVICE, __FILE__, __LINE__,
+                             "cuda device %d is %s of compute capability %d.%d; these kernels were built for %s "
+                             "(configure --with-cuda-arch=... builds for others)",
+                             d->ordinal, p.name, p.major, p.minor, d->archs);
+    d->units = p.multiProcessorCount;
+    d->gib = (double)p.totalGlobalMem / (1 << 30);
+    snprintf(d->name, sizeof d->name, "%s (%d.%d)", p.name, p.major, p.minor);
+    return ST_OK;
+}
+
+int cuda_run_open(const st_host *host, int ordinal, const st_kernels *kernels, st_device **out, st_error *error)
+{
+    char words[256];
+    cuda_device *d = calloc(1, sizeof *d);
+    if (!d) return host->fail(error, ST_E_NOMEM, __FILE__, __LINE__, "cuda: no memory for the device record");
+    d->base.table = kernels->table;
+    d->host = host;
+    d->archs = kernels->archs;
+    d->ordinal = ordinal;
+    int rc = look_at(d, error);
+    if (rc != ST_OK) {
+        free(d);
+        return rc;
+    }
+    cuda_run_describe(&d->base, words, sizeof words);
+    if (host->log) host->log(host, 4, "cuda", "%s", words);
+    *out = &d->base;
+    return ST_OK;
+}
+
+void cuda_run_close(st_device *device)
+{
+    cuda_device *d = (cuda_device *)device;
+    cudaDeviceSynchronize();
+    while (d->events) {
+        cuda_event *next = d->events->next;
+        cudaEventDestroy(d->events->event);
+        free(d->events);
+        d->events = next;
+    }
+    for (int i = 0; i < d->n_lanes; i++) {
+        cublasLtDestroy(d->lane[i].handle);
+        cudaFree(d->lane[i].workspace);
+        cudaStreamDestroy(d->lane[i].stream);
+    }
+    free(d);
+}
+
+int cuda_run_describe(const st_device *device, char *out, size_t n)
+{
+    const cuda_device *d = (const cuda_device *)device;
+    snprintf(out, n, "%s, %d units, %.0f GiB, kernels for %s, CUDA %d.%d, cuBLASLt %zu", d->name, d->units, d->gib,
+             d->archs, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, cublasLtGetVersion());
+    return ST_OK;
+}
+
+/* ---- memory ---- */
+int cuda_run_alloc(st_device *device, uint32_t kind, size_t bytes, void **out)
+{
+    const cuda_device *d = (const cuda_device *)device;
+    size_t room = bytes ? bytes : 1;
+    *out = NULL;
+    if (kind == ST_MEM_PINNED) {
+        ST_TRY(said(d, "pinned host memory", cudaMallocHost(out, room)));
+        memset(*out, 0, room);
+        return ST_OK;
+    }
+    ST_TRY(said(d, "device memory", cudaMalloc(out, room)));
+    return said(d, "device memory", cudaMemset(*out, 0, room));
+}
+
+int cuda_run_free(st_device *device, uint32_t kind, void *p)
+{
+    const cuda_device *d = (const cuda_device *)device;
+    return said(d, "freeing memory", kind == ST_MEM_PINNED ? cudaFreeHost(p) : cudaFree(p));
+}
+
+int cuda_run_copy(const st_queue *q, void *dst, const void *src, size_t bytes)
+{
+    if (!bytes) return ST_OK;
+    return said(cuda_device_of(q), "copy", cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, q->stream));
+}
+
+int cuda_run_set(const st_queue *q, void *dst, int byte, size_t bytes)
+{
+    if (!bytes) return ST_OK;
+    return said(cuda_device_of(q), "set", cudaMemsetAsync(dst, byte, bytes, q->stream));
+}
+
+/* ---- queues ---- */
+int cuda_run_queue(st_device *device, int priority, st_queue *out)
+{
+    cuda_device *d = (cuda_device *)device;
+    cuda_lane *lane = &d->lane[d->n_lanes];
+    int least = 0, greatest = 0;
+    if (d->n_lanes == CUDA_LANES) return ST_E_NOMEM;
+    cudaDeviceGetStreamPriorityRange(&least, &greatest); /* 0 and a negative number: a higher priority is lower */
+    ST_TRY(said(d, "stream", cudaStreamCreateWithPriority(&lane->stream, cudaStreamNonBlocking,
+                                                          -priority < greatest ? greatest : -priority)));
+    ST_TRY(said(d, "workspace of a stream", cudaMalloc(&lane->workspace, CUDA_LANE_WORKSPACE)));
+    cublasStatus_t status = cublasLtCreate(&lane->handle);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        if (d->host->log) d->host->log(d->host, 1, "cuda", "cublasLtCreate: %s", cublasLtGetStatusString(status));
+        return ST_E_DEVICE;
+    }
+    d->n_lanes++;
+    out->size = sizeof *out;
+    out->planning = 0;
+    out->stream = lane->stream;
+    out->device = d;
+    out->sm_limit = 0;
+    return ST_OK;
+}
+
+int cuda_run_event(st_device *device, st_event **out)
+{
+    cuda_device *d = (cuda_device *)device;
+    cuda_event *e = calloc(1, sizeof *e);
+    if (!e) return ST_E_NOMEM;
+    int rc = said(d, "event", cudaEventCreate(&e->event));
+    if (rc != ST_OK) {
+        free(e);
+        return rc;
+    }
+    e->base.table = d->base.table;
+    e->next = d->events;
+    d->events = e;
+    *out = &e->base;
+    return ST_OK;
+}
+
+int cuda_run_record(const st_queue *q, st_event *e)
+{
+    return said(cuda_device_of(q), "recording an event", cudaEventRecord(((cuda_event *)e)->event, q->stream));
+}
+
+int cuda_run_wait(const st_queue *q, st_event *e)
+{
+    return said(cuda_device_of(q), "waiting for an event", cudaStreamWaitEvent(q->stream, ((cuda_event *)e)->event, 0));
+}
+
+int cuda_run_done(st_event *e)
+{
+    cudaError_t status = cudaEventQuery(((cuda_event *)e)->event);
+    if (status == cudaSuccess) return 1;
+    cudaGetLastError();
+    return status == cudaErrorNotReady ? 0 : ST_E_DEVICE;
+}
+
+int cuda_run_elapsed(st_event *from, st_event *to, double *ms)
+{
+    float value = 0;
+    cudaError_t status = cudaEventElapsedTime(&value, ((cuda_event *)from)->event, ((cuda_event *)to)->event);
+    *ms = (double)value;
+    if (status == cudaSuccess) return ST_OK;
+    cudaGetLastError();
+    return ST_E_DEVICE;
+}
+
+int cuda_run_sync(st_device *device, st_error *error)
+{
+    return worded((const cuda_device *)device, "work on it failed", cudaDeviceSynchronize(), error);
+}
+
+/* ---- graphs ---- */
+int cuda_run_capture_begin(const st_queue *q)
+{
+    return said(cuda_device_of(q), "capture", cudaStreamBeginCapture(q->stream, cudaStreamCaptureModeThreadLocal));
+}
+
+int cuda_run_capture_end(const st_queue *q, st_graph **out, st_error *error)
+{
+    const cuda_device *d = cuda_device_of(q);
+    cuda_graph *g = calloc(1, sizeof *g);
+    int rc;
+    if (!g) return d->host->fail(error, ST_E_NOMEM, __FILE__, __LINE__, "cuda: no memory for a graph");
+    g->base.table = d->base.table;
+    ST_TRY_GOTO(rc, worded(d, "the step was not captured", cudaStreamEndCapture(q->stream, &g->graph), error), fail);
+    ST_TRY_GOTO(rc, worded(d, "the captured step is refused", cudaGraphInstantiate(&g->exec, g->graph, 0), error), fail);
+    ST_TRY_GOTO(rc, worded(d, "the captured step is not taken", cudaGraphUpload(g->exec, q->stream), error), fail);
+    *out = &g->base;
+    return ST_OK;
+fail:
+    cuda_run_graph_free(&g->base);
+    return rc;
+}
+
+int cuda_run_replay(const st_queue *q, st_graph *g)
+{
+    return said(cuda_device_of(q), "replay", cudaGraphLaunch(((cuda_graph *)g)->exec, q->stream));
+}
+
+int cuda_run_graph_free(st_graph *graph)
+{
+    cuda_graph *g = (cuda_graph *)graph;
+    if (g->exec) cudaGraphExecDestroy(g->exec);
+    if (g->graph) cudaGraphDestroy(g->graph);
+    free(g);
+    return ST_OK;
+}

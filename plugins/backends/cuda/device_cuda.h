@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device_cuda.h - the device as the C files of the kernel module see it. */
+#ifndef CUDA_DEVICE_H
+#define CUDA_DEVICE_H
+#include "cuda.h"
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <strata/cuda.h>
+
+enum { CUDA_LANES = 16, CUDA_LANE_WORKSPACE = 32 << 20, CUDA_PLANS = 1024 };
+typedef struct cuda_event { st_event base; struct cuda_event *next; cudaEvent_t event; } cuda_event;
+typedef struct cuda_graph { st_graph base; cudaGraph_t graph; cudaGraphExec_t exec; } cuda_graph;
+/* A lane: products on it share one handle and one workspace, so their bits do not depend on other lanes. */
+typedef struct cuda_lane { cudaStream_t stream; cublasLtHandle_t handle; void *workspace; } cuda_lane;
+
+typedef struct cuda_device {
+    st_device base;
+    const st_host *host;
+    const char *archs;
+    int ordinal, units, n_lanes;
+    char name[320];
+    double gib;
+    cuda_lane lane[CUDA_LANES];
+    cuda_event *events; /* freed on close */
+} cuda_device;
+
+ST_FN cuda_device *cuda_device_of(const st_queue *q) { return (cuda_device *)q->device; }
+#endif
