@@ -14,12 +14,14 @@ static const char usage[] =
     "options:\n"
     "      --steps N                   timed steps; default 20\n"
     "      --warmup N                  steps before them; default 5\n"
+    "      --peak FLOPS                what the device is sold with (989e12), for shares of it\n"
     "      --json                      one JSON object instead of text\n" CLI_HELP_SET CLI_HELP_OPTIONS;
 
-enum { OPT_STEPS = CLI_OPT_OWN, OPT_WARMUP, OPT_JSON };
+enum { OPT_STEPS = CLI_OPT_OWN, OPT_WARMUP, OPT_PEAK, OPT_JSON };
 static const struct option options[] = {
     {"steps", required_argument, NULL, OPT_STEPS},
     {"warmup", required_argument, NULL, OPT_WARMUP},
+    {"peak", required_argument, NULL, OPT_PEAK},
     {"json", no_argument, NULL, OPT_JSON},
     CLI_OPTION_SET,
     CLI_OPTIONS,
@@ -48,6 +50,9 @@ int cli_bench(st_cli *cli, int argc, char **argv)
             int64_t *n = option == OPT_STEPS ? &o.steps : &o.warmup;
             if (!st_parse_int(optarg, n, &why) || *n < (option == OPT_STEPS) || *n > 1000000)
                 return cli_usage_error(cli, argv, "%s is no usable number of steps", optarg);
+        } else if (option == OPT_PEAK) {
+            if (!st_parse_float(optarg, &o.peak, &why) || o.peak <= 0)
+                return cli_usage_error(cli, argv, "--peak %s is no number of FLOP/s above 0", optarg);
         } else if (option == OPT_JSON) {
             o.json = 1;
         } else {

@@ -128,6 +128,7 @@ typedef struct st_plan_bytes {
     size_t weights, gradients, optimizer, kept, scratch, rows, staging, workspace, total;
 } st_plan_bytes;
 void st_model_plan_bytes(const st_model *, st_plan_bytes *);
+int64_t st_model_device_bytes(const st_model *); /* taken of the open device since before its first allocation; -1: unknown */
 double st_model_flops(const st_model *);          /* counted by planning: one row forward + backward */
 double st_model_gemm_flops(const st_model *);     /* of these, matrix products                         */
 /* FLOPs of one row, forward + backward, for each of st_model_layers. megatron and formula: three times what the

@@ -84,6 +84,18 @@ void st_model_plan_bytes(const st_model *m, st_plan_bytes *p)
                p->workspace;
 }
 
+static int64_t free_bytes(const st_model *m)
+{
+    size_t left = 0, all = 0;
+    return m->device && m->be.memory && m->be.memory(m->device, &left, &all) == ST_OK ? (int64_t)left : -1;
+}
+
+int64_t st_model_device_bytes(const st_model *m)
+{
+    int64_t now = free_bytes(m);
+    return now < 0 || m->free_at_start < 0 ? -1 : m->free_at_start - now;
+}
+
 double st_model_flops(const st_model *m) { return m->flops; }
 double st_model_gemm_flops(const st_model *m) { return m->gemm_flops; }
 
@@ -128,6 +140,7 @@ static int open_device(st_model *m, const st_kernels **kernels, st_error *e)
     if (*kernels) ST_TRY(st_kernels_start(m->registry, *kernels, &m->base->host, ORDINAL, e));
     ST_TRY(m->be.open(m->backend.self, &m->base->host, ORDINAL, *kernels, &m->device, e));
     if (m->be.describe) m->be.describe(m->device, words, sizeof words);
+    m->free_at_start = free_bytes(m);
     snprintf(m->device_words, sizeof m->device_words, words[0] ? "%s, %s" : "%s%s", name, words);
     for (int i = 0; i < ST_LANES; i++) {
         if (m->be.queue(m->device, 0, &m->queues[i].q) != ST_OK)

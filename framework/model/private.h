@@ -210,6 +210,7 @@ struct st_model {
     st_event *lane_event[ST_LANES];
     model_graph graphs[MODEL_GRAPHS];
     st_device *device; char device_words[256];
+    int64_t free_at_start;         /* bytes of the device before anything was taken; -1: it does not say        */
     st_mesh mesh;                  /* of the run; this version's has one rank                                  */
     st_groups *groups_open;
     st_error error;

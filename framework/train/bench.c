@@ -17,6 +17,9 @@ typedef struct bench {
     double median, rate, product_flops,
         profiled;                     /* seconds of a step; FLOP/s; FLOP of a step; seconds under the clocks */
     double tokens, samples, capacity; /* per step */
+    double megatron, formula;         /* FLOP of a step by both formulas, forward and backward */
+    st_plan_bytes planned;
+    int64_t used;                     /* bytes that the device gave this process; -1: it does not say */
     const st_op_time *times;
     int n_times;
 } bench;
@@ -26,6 +29,28 @@ static int by_value(const void *a, const void *b)
     double x = *(const double *)a, y = *(const double *)b;
 
     return (x > y) - (x < y);
+}
+
+/* Of the rows as they are packed: only pairs of tokens that see each other count. */
+static int add_costs(bench *b, const st_packed_row *row, st_error *e)
+{
+    const st_model_layer *layers;
+    int32_t n = st_model_layers(b->run.model, &layers);
+    st_layer_cost *cost = ST_NEW_N(b->run.arena, st_layer_cost, n);
+    st_row_stats stats = {0, 0};
+
+    if (!cost) return st_fail(e, ST_E_NOMEM, "no memory for the costs of %d layers", n);
+    for (int32_t i = 0; i < row->n_sequences; i++) {
+        double length = row->segments[i + 1] - row->segments[i];
+        stats.tokens += length;
+        stats.sum_sq += length * length;
+    }
+    ST_TRY(st_model_costs(b->run.model, &stats, cost, e));
+    for (int32_t i = 0; i < n; i++) {
+        b->megatron += cost[i].megatron;
+        b->formula += cost[i].formula;
+    }
+    return ST_OK;
 }
 
 static int one_step(bench *b, int64_t step, double *seconds, st_error *e)
@@ -57,6 +82,7 @@ static int timed_steps(bench *b, st_error *e)
     for (int64_t i = 0; i < n; i++) ST_TRY(one_step(b, b->o->warmup + i + 1, &seconds[i], e));
     b->tokens /= (double)n;
     b->samples /= (double)n;
+    for (int32_t i = 0; i < b->run.micros; i++) ST_TRY(add_costs(b, b->run.rows[i], e));
     qsort(seconds, (size_t)n, sizeof *seconds, by_value);
     b->median = seconds[n / 2];
     return ST_OK;
@@ -97,6 +123,15 @@ static int by_seconds(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
+static void print_model_flops(const bench *b, const char *words, double flops)
+{
+    FILE *f = b->o->out;
+
+    fprintf(f, "%-17s %.3f GFLOP a step, %.1f GFLOP/s", words, 1e-9 * flops, 1e-9 * flops / b->median);
+    if (b->o->peak > 0) fprintf(f, ", %.1f%% of the peak given", 100 * flops / b->median / b->o->peak);
+    fputc('\n', f);
+}
+
 static void print_text(const bench *b)
 {
     double floor_seconds = b->product_flops / b->rate;
@@ -109,6 +144,11 @@ static void print_text(const bench *b)
             b->tokens / b->median, b->samples / b->median);
     fprintf(f, "matrix products   %.3f GFLOP a step, %.1f GFLOP/s\n", 1e-9 * b->product_flops,
             1e-9 * b->product_flops / b->median);
+    print_model_flops(b, "model, Megatron", b->megatron);
+    print_model_flops(b, "model, exact", b->formula);
+    fprintf(f, "memory            %.1f MiB planned", (double)b->planned.total / 1048576);
+    if (b->used >= 0) fprintf(f, ", %.1f MiB taken of the device", (double)b->used / 1048576);
+    fputc('\n', f);
     fprintf(f, "this machine      %.1f GFLOP/s in one large product\n", 1e-9 * b->rate);
     fprintf(f, "floor             %.2f ms; the step reaches %.1f%% of it\n\n", 1e3 * floor_seconds,
             100 * floor_seconds / b->median);
@@ -136,6 +176,9 @@ static void print_json(const bench *b)
             "\"tokens_per_second\": %.9g, ",
             b->median, b->tokens, b->samples, b->tokens / b->median);
     fprintf(f,
+            "\"megatron_flops\": %.9g, \"exact_flops\": %.9g, \"planned_bytes\": %zu, \"taken_bytes\": %lld, ",
+            b->megatron, b->formula, b->planned.total, (long long)b->used);
+    fprintf(f,
             "\"product_flops\": %.9g, \"product_rate\": %.9g, \"floor_seconds\": %.9g, \"share_of_floor\": %.6g, "
             "\"launches\": [",
             b->product_flops, b->rate, floor_seconds, floor_seconds / b->median);
@@ -155,6 +198,8 @@ static int measure(bench *b, st_error *e)
     b->capacity = (double)st_model_shape(b->run.model)->tokens * b->run.micros;
     ST_TRY(st_model_init(b->run.model, (uint64_t)b->run.config.run.seed, e));
     ST_TRY(timed_steps(b, e));
+    st_model_plan_bytes(b->run.model, &b->planned);
+    b->used = st_model_device_bytes(b->run.model);
     ST_TRY(st_model_gemm_rate(b->run.model, RATE_SECONDS, &b->rate, e));
     ST_TRY(profiled_steps(b, e));
     qsort((void *)b->times, (size_t)b->n_times, sizeof *b->times, by_seconds);

@@ -10,6 +10,7 @@ typedef struct st_bench_options {
     st_registry *registry;
     int64_t warmup, steps;
     int32_t json;
+    double peak; /* FLOP/s that the device is sold with, for shares of it; 0: not asked */
     FILE *out;
 } st_bench_options;
 /* Nothing is written to disk. Medians over `steps` steps after `warmup`; a second pass with a clock around every launch

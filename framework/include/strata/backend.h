@@ -38,5 +38,6 @@ typedef struct st_backend_ops {
     int (*replay)(const st_queue *, st_graph *);
     int (*graph_free)(st_graph *);
     int (*describe)(const st_device *, char *out, size_t n);           /* (optional) words for logs: "2 threads, OpenBLAS ..." */
+    int (*memory)(const st_device *, size_t *free, size_t *total);     /* (optional) bytes of device memory, as its driver says */
 } st_backend_ops;
 #endif
