@@ -13,6 +13,7 @@ include tests/model/module.mk
 include tests/heads/module.mk
 include tests/checkpoint/module.mk
 include tests/train/module.mk
+include tests/parity/module.mk
 include tests/cases/module.mk
 else
 TESTS += tests/no_cmocka.sh
@@ -23,7 +24,7 @@ EXTRA_DIST += tests/no_cmocka.sh
 include tests/cli/module.mk
 include tests/heads/scripts.mk
 include tests/train/scripts.mk
-include tests/parity/module.mk
+include tests/parity/scripts.mk
 include tests/fuzz/module.mk
 include tests/build/module.mk
 

@@ -28,14 +28,10 @@ static void look(void *ctx, const char *name, int32_t layer, const double *value
     for (int32_t i = 0; i < v->s->n && v->rc == ST_OK; i++) {
         char key[64];
         double *want;
-        int64_t n;
+        int64_t n = v->s->at[i].n * cols;
         snprintf(key, sizeof key, "s%d.router_logits.%d", i, v->layers);
-        v->rc = st_parity_need(v->p, key, &want, &n, v->error);
-        if (v->rc != ST_OK) return;
-        if (n != v->s->at[i].n * cols)
-            v->rc = st_fail(v->error, ST_E_SHAPE, "%s: %s has %lld values, layer %d made %lld", v->p->dir, key,
-                            (long long)n, layer, (long long)(v->s->at[i].n * cols));
-        else
+        v->rc = st_parity_take(v->p, key, n, &want, v->error);
+        if (v->rc == ST_OK)
             v->rc = st_parity_compare(v->p, key, want, values + v->s->first[i] * cols, n, ST_BY_NORM,
                                       st_parity_gate(v->p, ST_PARITY_LOGITS_F32), v->error);
     }
@@ -63,7 +59,7 @@ static int compare_loss(st_parity *p, int32_t i, const st_step_result *r, st_err
     double *want;
 
     snprintf(key, sizeof key, "s%d.aux_loss", i);
-    ST_TRY(st_parity_need(p, key, &want, NULL, e));
+    ST_TRY(st_parity_take(p, key, 1, &want, e));
     for (int32_t k = 0; k < r->n_metrics; k++)
         if (r->metrics[k].valid && ends_with(r->metrics[k].name, ".balance_loss"))
             return st_parity_compare(p, key, want, &r->metrics[k].value, 1, ST_BY_NORM, st_parity_gate(p, ST_PARITY_LOSS_F32), e);
@@ -76,15 +72,12 @@ static int compare_gradient(st_parity *p, st_model *m, const st_file_name *f, do
     const st_model_weight *const *w;
     char *key = st_arena_printf(p->arena, "aux_grad_s0.%s", f->file_name);
     double *want, *got;
-    int64_t n;
 
     (void)st_model_weights(m, &w);
-    got = ST_NEW_N(p->arena, double, w[f->weight]->count);
+    int64_t n = w[f->weight]->count;
+    got = ST_NEW_N(p->arena, double, n);
     if (!key || !got) return st_fail(e, ST_E_NOMEM, "no memory to compare %s", f->file_name);
-    ST_TRY(st_parity_need(p, key, &want, &n, e));
-    if (n != w[f->weight]->count)
-        return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, weight %s has %lld", p->dir, key, (long long)n,
-                       w[f->weight]->path, (long long)w[f->weight]->count);
+    ST_TRY(st_parity_take(p, key, n, &want, e));
     ST_TRY(st_model_read(m, f->weight, ST_READ_GRAD, got, e));
     for (int64_t k = 0; k < n; k++) got[k] /= coef;
     return st_parity_compare(p, key, want, got, n, ST_BY_NORM, st_parity_gate(p, ST_PARITY_GRADIENT_F32), e);

@@ -87,12 +87,9 @@ static int compare_logits(depths *t, st_error *e)
         for (int32_t i = 0; i < t->s.n; i++) {
             char key[64];
             double *want;
-            int64_t n;
+            int64_t n = t->s.at[i].n * vocab;
             snprintf(key, sizeof key, "d%d.s%d.logits", k + 1, i);
-            ST_TRY(st_parity_need(t->p, key, &want, &n, e));
-            if (n != t->s.at[i].n * vocab)
-                return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, not %lld", t->p->title, key, (long long)n,
-                               (long long)(t->s.at[i].n * vocab));
+            ST_TRY(st_parity_take(t->p, key, n, &want, e));
             ST_TRY(st_parity_compare(t->p, key, want, got + t->s.first[i] * vocab, n, ST_BY_NORM,
                                      st_parity_gate(t->p, ST_PARITY_LOGITS_F32), e));
         }
@@ -117,7 +114,7 @@ static int compare_loss(depths *t, const char *key, double got, st_error *e)
 {
     double *want;
 
-    ST_TRY(st_parity_need(t->p, key, &want, NULL, e));
+    ST_TRY(st_parity_take(t->p, key, 1, &want, e));
     return st_parity_compare(t->p, key, want, &got, 1, ST_BY_NORM, st_parity_gate(t->p, ST_PARITY_LOSS_F32), e);
 }
 
@@ -156,7 +153,7 @@ static int compare_gradients(depths *t, st_error *e)
         snprintf(key, sizeof key, "d%d.loss", k + 1);
         ST_TRY(compare_loss(t, key, logged_loss(&r, k + 1), e));
         snprintf(key, sizeof key, "d%d.ntok", k + 1);
-        ST_TRY(st_parity_need(t->p, key, &want, NULL, e));
+        ST_TRY(st_parity_take(t->p, key, 1, &want, e));
         ST_TRY(st_parity_compare(t->p, key, want, &trained, 1, ST_BY_MAX, 0, e));
     }
     for (int i = 0; i < n; i++) ST_TRY(st_parity_gradient(t->p, t->pm.model, &names[i], 0, e));

@@ -38,6 +38,7 @@ static int clear_gradients(st_parity *p, st_model *m, st_error *e)
 
 static int compare_step(st_parity *p, st_model *m, int index, int32_t embed, int step, json_t *c, st_error *e)
 {
+    int64_t n = json_integer_value(json_object_get(c, "n"));
     double gate = p->type == ST_PARITY_F64 ? GATE_F64 : GATE_F32,
            steps = json_number_value(json_object_get(c, "steps"));
     st_schedule schedule = {.size = sizeof schedule,
@@ -47,17 +48,16 @@ static int compare_step(st_parity *p, st_model *m, int index, int32_t embed, int
     st_step_result r = {0};
     char key[64];
     double *values, *got;
-    int64_t n;
 
     snprintf(key, sizeof key, "%d.g%d", index, step);
-    ST_TRY(st_parity_need(p, key, &values, &n, e));
+    ST_TRY(st_parity_take(p, key, n, &values, e));
     ST_TRY(st_model_write_grad(m, embed, values, e));
     ST_TRY(st_model_update(m, &schedule, json_number_value(json_object_get(c, "clip")), &r, e));
     snprintf(key, sizeof key, "%d.norm%d", index, step);
-    ST_TRY(st_parity_need(p, key, &values, NULL, e));
+    ST_TRY(st_parity_take(p, key, 1, &values, e));
     ST_TRY(st_parity_compare(p, key, values, &r.grad_norm, 1, ST_BY_NORM, gate, e));
     snprintf(key, sizeof key, "%d.p%d", index, step + 1);
-    ST_TRY(st_parity_need(p, key, &values, &n, e));
+    ST_TRY(st_parity_take(p, key, n, &values, e));
     got = ST_NEW_N(p->arena, double, n);
     if (!got) return st_fail(e, ST_E_NOMEM, "no memory for %s", key);
     ST_TRY(st_model_read(m, embed, ST_READ_WEIGHT, got, e));
@@ -74,7 +74,7 @@ static int run_case(st_parity *p, json_t *c, int index, st_model *m, st_error *e
     for (int i = 0, n = st_model_weights(m, &w); i < n; i++)
         if (strcmp(w[i]->path, "embed") == 0) embed = i;
     snprintf(key, sizeof key, "%d.p0", index);
-    ST_TRY(st_parity_need(p, key, &start, NULL, e));
+    ST_TRY(st_parity_take(p, key, json_integer_value(json_object_get(c, "n")), &start, e));
     ST_TRY(st_model_write(m, embed, start, e));
     ST_TRY(clear_gradients(p, m, e));
     for (int step = 0; step < (int)json_integer_value(json_object_get(c, "steps")); step++)

@@ -63,6 +63,8 @@ int st_parity_compare_within(st_parity *, const char *name, double want, double 
 /* The key as double; NULL and no error when io does not have it. Marks it read. */
 int st_parity_get(st_parity *, const char *key, double **values, int64_t *n, const st_file_tensor **, st_error *);
 int st_parity_need(st_parity *, const char *key, double **values, int64_t *n, st_error *);
+/* The same, of so many values: another number is refused with both. */
+int st_parity_take(st_parity *, const char *key, int64_t count, double **values, st_error *);
 bool st_parity_stored_f32(const st_parity *); /* reference values were rounded when stored */
 void st_parity_print(st_parity *);
 const char *st_parity_precision(const st_parity *); /* "f64" */

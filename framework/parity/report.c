@@ -44,7 +44,7 @@ int st_parity_compare(st_parity *p, const char *name, const double *want, const 
     if (isinf(gate) && json_is_number(json_object_get(p->peer, name)))
         gate = PEER_FACTOR * json_number_value(json_object_get(p->peer, name));
     c->max = max;
-    c->norm = size > 0 ? sqrt(diff / size) : diff > 0 ? INFINITY : 0;
+    c->norm = size > 0 ? sqrt(diff / size) : diff == 0 ? 0 : INFINITY; /* also where a NaN is on either side */
     if (isnan(c->norm)) c->norm = INFINITY;
     c->gate = gate;
     c->how = how;
@@ -85,6 +85,16 @@ int st_parity_need(st_parity *p, const char *key, double **values, int64_t *n, s
 {
     ST_TRY(st_parity_get(p, key, values, n, NULL, e));
     return *values ? ST_OK : st_fail(e, ST_E_NOTFOUND, "%s: %s has no %s", p->dir, p->io_name, key);
+}
+
+int st_parity_take(st_parity *p, const char *key, int64_t count, double **values, st_error *e)
+{
+    int64_t n;
+
+    ST_TRY(st_parity_need(p, key, values, &n, e));
+    if (n == count) return ST_OK;
+    return st_fail(e, ST_E_DATA, "%s: %s: %s has %lld values, not %lld", p->dir, p->io_name, key, (long long)n,
+                   (long long)count);
 }
 
 bool st_parity_stored_f32(const st_parity *p)

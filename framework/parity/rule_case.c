@@ -33,13 +33,19 @@ static int read_shape(st_parity *p, rule *r, st_error *e)
     snprintf(key, sizeof key, "%d.cu_seqlens", r->index);
     ST_TRY(st_parity_need(p, key, &r->cu, &n, e));
     if (!unused || q->nd != 3 || v->nd != 3 || n < 2)
-        return st_fail(e, ST_E_SHAPE, "%s: q and v of case %d must be [tokens, heads, width]", p->dir, r->index);
+        return st_fail(e, ST_E_DATA,
+                       "%s: %d.q and %d.v must be [tokens, heads, width], %d.cu_seqlens two or more borders", p->dir,
+                       r->index, r->index, r->index);
     r->tokens = q->dim[0];
     r->hk = q->dim[1];
     r->dk = q->dim[2];
     r->hv = v->dim[1];
     r->dv = v->dim[2];
     r->n_seg = (int)n - 1;
+    for (int64_t i = 0; i < n; i++)
+        if (!(i ? r->cu[i] > r->cu[i - 1] : r->cu[0] == 0) || (i + 1 == n && r->cu[i] != (double)r->tokens))
+            return st_fail(e, ST_E_DATA, "%s: %s must rise from 0 to the %lld tokens of %d.q, value %lld is %g", p->dir,
+                           key, (long long)r->tokens, r->index, (long long)i, r->cu[i]);
     r->k = r->hk * r->dk;
     r->v = 2 * r->k;
     r->beta = r->v + r->hv * r->dv;
@@ -57,13 +63,9 @@ static int put(st_parity *p, const rule *r, const char *name, double *rows, int6
 {
     char key[64];
     double *v;
-    int64_t n;
 
     snprintf(key, sizeof key, "%d.%s", r->index, name);
-    ST_TRY(st_parity_need(p, key, &v, &n, e));
-    if (n != r->tokens * width)
-        return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, not %lld x %lld", p->dir, key, (long long)n,
-                       (long long)r->tokens, (long long)width);
+    ST_TRY(st_parity_take(p, key, r->tokens * width, &v, e));
     for (int64_t t = 0; t < r->tokens; t++)
         memcpy(rows + t * r->hidden + first, v + t * width, (size_t)width * sizeof *v);
     return ST_OK;
@@ -74,11 +76,10 @@ static int put_state(st_parity *p, const rule *r, const char *name, double *row,
 {
     char key[64];
     double *v;
-    int64_t n;
+    int64_t n = r->hv * r->dk * r->dv;
 
     snprintf(key, sizeof key, "%d.%s", r->index, name);
-    ST_TRY(st_parity_need(p, key, &v, &n, e));
-    if (n != r->hv * r->dk * r->dv) return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values", p->dir, key, (long long)n);
+    ST_TRY(st_parity_take(p, key, n, &v, e));
     memcpy(row, v, (size_t)n * sizeof *v);
     return ST_OK;
 }
@@ -87,15 +88,12 @@ static int compare(st_parity *p, const rule *r, const char *name, const double *
                    double f32, st_error *e)
 {
     char key[64];
-    double *want, *got = ST_NEW_N(p->arena, double, count *width), gate = p->type == ST_PARITY_F64 ? GATE_F64 : f32;
-    int64_t n;
+    int64_t n = count * width;
+    double *want, *got = ST_NEW_N(p->arena, double, n), gate = p->type == ST_PARITY_F64 ? GATE_F64 : f32;
 
     snprintf(key, sizeof key, "%d.%s", r->index, name);
-    ST_TRY(st_parity_need(p, key, &want, &n, e));
+    ST_TRY(st_parity_take(p, key, n, &want, e));
     if (!got) return st_fail(e, ST_E_NOMEM, "no memory for %s", key);
-    if (n != count * width)
-        return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, not %lld", p->dir, key, (long long)n,
-                       (long long)(count * width));
     for (int64_t t = 0; t < count; t++) memcpy(got + t * width, rows + t * r->hidden, (size_t)width * sizeof *got);
     return st_parity_compare(p, key, want, got, n, ST_BY_NORM, gate, e);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parity/samples.c - see the header. */
+#include "parity/samples.h"
 #include "config.h"
 #include "data/sequence.h"
-#include "parity/samples.h"
 #include <string.h>
 
 #define IGNORED (-100) /* label of a token that is no target */
@@ -11,19 +11,18 @@ static int read_ids(st_parity *p, int32_t i, st_prepared *q, st_error *e)
 {
     char key[64];
     double *ids, *labels;
-    int64_t n, n_labels;
+    int64_t n;
 
     snprintf(key, sizeof key, "s%d.input_ids", i);
     ST_TRY(st_parity_need(p, key, &ids, &n, e));
     snprintf(key, sizeof key, "s%d.labels", i);
-    ST_TRY(st_parity_need(p, key, &labels, &n_labels, e));
+    ST_TRY(st_parity_take(p, key, n, &labels, e));
     int32_t *out = ST_NEW_N(p->arena, int32_t, n);
     uint8_t *train = ST_NEW_N(p->arena, uint8_t, n), *content = ST_NEW_N(p->arena, uint8_t, n);
     if (!out || !train || !content) return st_fail(e, ST_E_NOMEM, "no memory for sample %d", i);
-    if (n_labels != n)
-        return st_fail(e, ST_E_SHAPE, "%s: sample %d has %lld ids and %lld labels", p->dir, i, (long long)n,
-                       (long long)n_labels);
     for (int64_t t = 0; t < n; t++) {
+        if (!(ids[t] >= 0 && ids[t] <= INT32_MAX))
+            return st_fail(e, ST_E_DATA, "%s: sample %d has the id %g at token %lld", p->dir, i, ids[t], (long long)t);
         out[t] = (int32_t)ids[t];
         train[t] = labels[t] != IGNORED;
         if (train[t] && labels[t] != ids[t])
@@ -40,14 +39,14 @@ static int find_runs(st_parity *p, st_parity_samples *s, int32_t i, st_error *e)
     st_prepared *q = &s->at[i];
     char key[64];
     double *types, *grid;
-    int64_t n, n_grid = 0, n_values = 0, patches = 0;
+    int64_t n_grid = 0, n_values = 0, patches = 0;
 
     snprintf(key, sizeof key, "s%d.token_type", i);
-    ST_TRY(st_parity_need(p, key, &types, &n, e));
-    snprintf(key, sizeof key, "s%d.grid_thw", i);
-    ST_TRY(st_parity_get(p, key, &grid, &n_grid, NULL, e));
+    ST_TRY(st_parity_take(p, key, q->n, &types, e));
     snprintf(key, sizeof key, "s%d.pixel_values", i);
     ST_TRY(st_parity_get(p, key, &s->values[i], &n_values, NULL, e));
+    snprintf(key, sizeof key, "s%d.grid_thw", i);
+    ST_TRY(st_parity_get(p, key, &grid, &n_grid, NULL, e));
     n_grid = grid ? n_grid / 3 : 0;
     st_media_run *runs = ST_NEW_N(p->arena, st_media_run, n_grid + 1);
     int32_t(*grids)[3] = st_arena_alloc(p->arena, (size_t)(n_grid + 1) * sizeof *grids);
@@ -57,11 +56,19 @@ static int find_runs(st_parity *p, st_parity_samples *s, int32_t i, st_error *e)
         if (k >= n_grid)
             return st_fail(e, ST_E_DATA, "%s: sample %d has more runs of placeholders than the %lld grids", p->dir, i,
                            (long long)n_grid);
-        for (int a = 0; a < 3; a++) grids[k][a] = (int32_t)grid[3 * k + a];
+        for (int a = 0; a < 3; a++) {
+            if (!(grid[3 * k + a] >= 1 && grid[3 * k + a] <= 65535))
+                return st_fail(e, ST_E_DATA, "%s: %s holds %g, a side must be from 1 to 65535", p->dir, key,
+                               grid[3 * k + a]);
+            grids[k][a] = (int32_t)grid[3 * k + a];
+        }
         runs[k] = (st_media_run){
             .first = t, .kind = ST_MEDIA_IMAGE, .item = k, .grid = {grids[k][0], grids[k][1] / 2, grids[k][2] / 2}};
         while (t < q->n && types[t] != 0) t++;
         runs[k].n = t - runs[k].first;
+        if (runs[k].n != (int64_t)grids[k][0] * grids[k][1] * grids[k][2] / 4)
+            return st_fail(e, ST_E_DATA, "%s: sample %d has %d placeholders for a picture of %d x %d x %d patches",
+                           p->dir, i, runs[k].n, grids[k][0], grids[k][1], grids[k][2]);
         patches += (int64_t)grids[k][0] * grids[k][1] * grids[k][2];
         q->n_runs = ++k;
     }
@@ -83,6 +90,8 @@ static int find_runs(st_parity *p, st_parity_samples *s, int32_t i, st_error *e)
 int st_parity_samples_read(st_parity *p, st_parity_samples *s, st_error *e)
 {
     for (int32_t i = 0; i < p->n_io; i++) s->n += strstr(p->io_list[i].name, ".input_ids") != NULL;
+    if (s->n == 0)
+        return st_fail(e, ST_E_DATA, "%s: %s has no sample (s0.input_ids, s1.input_ids, ...)", p->dir, p->io_name);
     s->at = ST_NEW_N(p->arena, st_prepared, s->n);
     s->first = ST_NEW_N(p->arena, int64_t, s->n);
     s->values = ST_NEW_N(p->arena, double *, s->n);
@@ -100,17 +109,15 @@ int st_parity_samples_read(st_parity *p, st_parity_samples *s, st_error *e)
 static int place_tokens(st_parity *p, st_prepared *q, int32_t i, st_model *m, const st_worker *w, st_error *e)
 {
     int32_t axes = st_model_shape(m)->axes, *pos = ST_NEW_N(p->arena, int32_t, q->n * (axes ? axes : 1));
+    int64_t n = (int64_t)axes * q->n;
     double *want, *got = ST_NEW_N(p->arena, double, q->n *(axes ? axes : 1));
     char key[64];
-    int64_t n;
 
     if (!pos || !got) return st_fail(e, ST_E_NOMEM, "no memory for positions");
     ST_TRY(st_sequence_place(st_model_position(m), axes, w, q, pos));
     q->pos = pos;
     snprintf(key, sizeof key, "s%d.position_ids", i);
-    ST_TRY(st_parity_need(p, key, &want, &n, e));
-    if (n != (int64_t)axes * q->n)
-        return st_fail(e, ST_E_SHAPE, "%s: %s has %lld values, not %d x %d", p->dir, key, (long long)n, axes, q->n);
+    ST_TRY(st_parity_take(p, key, n, &want, e));
     for (int64_t k = 0; k < n; k++) got[k] = pos[k];
     return st_parity_compare(p, key, want, got, n, ST_BY_MAX, 0, e);
 }
@@ -123,8 +130,10 @@ static int place_pictures(st_parity *p, st_parity_samples *s, int32_t i, st_mode
     const double *values = s->values[i];
 
     if (q->n_items == 0) return ST_OK;
-    if (!items || !encoder || !values)
-        return st_fail(e, ST_E_DATA, "%s: sample %d has pictures but no pixel values or no encoder", p->dir, i);
+    if (!items) return st_fail(e, ST_E_NOMEM, "no memory for the pictures of sample %d", i);
+    if (!values)
+        return st_fail(e, ST_E_DATA, "%s: sample %d has %d pictures, but %s has no s%d.pixel_values", p->dir, i,
+                       q->n_items, p->io_name, i);
     for (int32_t k = 0; k < q->n_items; k++) {
         st_media md = {.size = sizeof md, .kind = ST_MEDIA_IMAGE, .frames = 1, .patches = values};
         memcpy(md.patch_grid, s->grid[i][k], sizeof md.patch_grid);

@@ -1,9 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Reference values in tests/golden computed again, f64 and f32; and that strata parity fails when it should.
-. "$ST_SRCDIR/tests/build/tap.sh"
+. "$ST_SRCDIR/tests/cli/cli.sh"
 
-strata=$ST_BUILDDIR/strata
 golden=$ST_SRCDIR/tests/golden
 
 for name in dense-vl dense-tied gdn merger adamw tokenizer; do
@@ -21,7 +20,13 @@ copy() {
 copy adamw
 size=$(wc -c < "$scratch/adamw/io.safetensors")
 printf '\377\377\377\377\377\377\377\077' | dd of="$scratch/adamw/io.safetensors" bs=1 seek=$((size - 1024)) conv=notrunc 2> /dev/null
-must_not 'a value that is off fails' BAD "$strata" parity "$scratch/adamw"
+must 'a value that is off fails' exits 1 BAD "$strata" parity "$scratch/adamw"
+must 'the row tells which' exits 1 'adamw: 40 rows, FAILED' "$strata" parity "$scratch/adamw"
+must 'folders behind it are compared, and do not hide it' exits 1 'merger: 3 rows, all within their gates' \
+    "$strata" parity "$scratch/adamw" "$golden/merger"
+must 'a file that is not there is named' exits 3 'none/meta.json: cannot open' sh -c \
+    'mkdir "$1/none" && cp "$1/adamw/io.safetensors" "$1/none" && "$0" parity "$1/none"' "$strata" "$scratch"
+must 'no folder is wrong usage' exits 2 'a folder is needed' "$strata" parity
 
 copy gdn
 LC_ALL=C sed -i 's/"9\.q"/"x.q"/' "$scratch/gdn/io.safetensors"
