@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 model_tests = tests/model/test_build tests/model/test_experts tests/model/test_family tests/model/test_groups tests/model/test_images tests/model/test_older \
-  tests/model/test_step
+  tests/model/test_step tests/model/test_wrong
 model_fixture = tests/model/fixture.c tests/model/fixture.h
 if HAVE_CMOCKA
 check_PROGRAMS += $(model_tests)
@@ -26,14 +26,17 @@ tests_model_test_older_LDADD = $(TEST_LIBS)
 tests_model_test_step_SOURCES = tests/model/test_step.c $(model_fixture)
 tests_model_test_step_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_model_test_step_LDADD = $(TEST_LIBS)
+tests_model_test_wrong_SOURCES = tests/model/test_wrong.c $(model_fixture)
+tests_model_test_wrong_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_model_test_wrong_LDADD = $(TEST_LIBS)
 endif
 
 # Plugins for these tests alone, never installed; their manifests lie beside the sources.
 MODEL_PART_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
 EXTRA_DIST += tests/model/parts/grouped.ini tests/model/parts/older.ini tests/model/parts/older_head.ini \
-  tests/model/parts/scaling.ini
+  tests/model/parts/scaling.ini tests/model/parts/wrong.ini
 check_LTLIBRARIES += tests/model/parts/grouped.la tests/model/parts/older.la tests/model/parts/older_head.la \
-  tests/model/parts/scaling.la
+  tests/model/parts/scaling.la tests/model/parts/wrong.la
 tests_model_parts_grouped_la_SOURCES = tests/model/parts/grouped.c
 tests_model_parts_grouped_la_CPPFLAGS = $(AM_CPPFLAGS)
 tests_model_parts_grouped_la_LDFLAGS = $(MODEL_PART_LDFLAGS)
@@ -46,3 +49,6 @@ tests_model_parts_older_la_LDFLAGS = $(MODEL_PART_LDFLAGS)
 tests_model_parts_older_head_la_SOURCES = tests/model/parts/older_head.c
 tests_model_parts_older_head_la_CPPFLAGS = $(AM_CPPFLAGS)
 tests_model_parts_older_head_la_LDFLAGS = $(MODEL_PART_LDFLAGS)
+tests_model_parts_wrong_la_SOURCES = tests/model/parts/wrong.c
+tests_model_parts_wrong_la_CPPFLAGS = $(AM_CPPFLAGS)
+tests_model_parts_wrong_la_LDFLAGS = $(MODEL_PART_LDFLAGS)
