@@ -69,6 +69,7 @@ void st_run_close(st_run *r)
 {
     st_progress_close(r->line);
     st_metrics_close(r->metrics);
+    if (r->lock) fclose(r->lock);
     st_loader_close(r->train);
     st_loader_close(r->valid);
     st_model_destroy(r->model);

@@ -3,6 +3,8 @@
 #include "config.h"
 
 #include "train/run.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,6 +41,58 @@ static int check_new(st_run *r, st_error *e)
                          : "it has no checkpoint to go on from: remove it, or choose another folder by --output DIR");
     return ST_E_CONFIG;
 }
+
+/* ---- one run at a time ---- */
+
+static int fail_in_use(const st_run *r, pid_t holder, st_error *e)
+{
+    if (holder > 0) st_fail(e, ST_E_CONFIG, "the output folder %s is in use by process %ld", r->output, (long)holder);
+    else
+        st_fail(e, ST_E_CONFIG, "the output folder %s is in use by a process of another machine or container",
+                r->output);
+    st_error_hint(e, "wait for its end or stop it, or choose another folder by --output DIR");
+    return ST_E_CONFIG;
+}
+
+/* The lock is this process's until it ends, however it ends; the file has nothing in it and stays, because one that
+ * was removed and made anew could be locked twice. Where the file system has no locks the run goes on without. */
+static int lock_file(st_run *r, const char *path, st_error *e)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET}, held;
+
+    while (fcntl(fileno(r->lock), F_SETLK, &whole) != 0) {
+        bool other = errno == EACCES || errno == EAGAIN;
+        held = whole;
+        if (!other || fcntl(fileno(r->lock), F_GETLK, &held) != 0) {
+            st_log_write(r->base->log, 2, "train", "%s cannot be locked (%s): see that no other run writes there", path,
+                         strerror(errno));
+            return ST_OK;
+        }
+        if (held.l_type != F_UNLCK) return fail_in_use(r, held.l_pid, e); /* else it ended between the two calls */
+    }
+    return ST_OK;
+}
+
+/* mode "r+e": only a lock file that is there; "ae": makes it. */
+static int lock_folder(st_run *r, const char *mode, st_error *e)
+{
+    char *path = st_path_join(r->arena, r->output, "lock");
+
+    if (!path) return st_fail(e, ST_E_NOMEM, "no memory for a path");
+    r->lock = fopen(path, mode);
+    if (r->lock) return lock_file(r, path, e);
+    return errno == ENOENT ? ST_OK : st_fail_errno(e, path, "open");
+}
+
+int st_run_take_folder(st_run *r, st_error *e)
+{
+    ST_TRY(st_make_dirs(st_path_join(r->arena, r->output, "checkpoints"), e));
+    if (r->lock) return ST_OK;
+    ST_TRY(lock_folder(r, "ae", e));
+    return r->resumed ? ST_OK : check_new(r, e); /* another may have begun, and ended, since the folder was looked at */
+}
+
+/* ---- the checkpoint to go on from ---- */
 
 static int find_checkpoint(st_run *r, st_error *e)
 {
@@ -163,6 +217,7 @@ int st_run_place(st_run *r, st_diags *d)
     if (!r->output) r->output = st_arena_printf(r->arena, "runs/%s", r->config.run.name);
     rc = r->output ? ST_OK : st_fail(&e, ST_E_NOMEM, "no memory for a path");
     if (rc == ST_OK) rc = check_writable(r->output, r->arena, &e);
+    if (rc == ST_OK) rc = lock_folder(r, "r+e", &e);
     if (rc == ST_OK) rc = r->options->resume ? check_resume(r, &e) : check_new(r, &e);
     return rc == ST_OK ? ST_OK : st_diags_add(d, &e, NULL, false);
 }

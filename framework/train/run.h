@@ -16,6 +16,7 @@ typedef struct st_run {
     st_packed_row *valid_row;
     int32_t micros;
     const char *output;            /* folder of the run                                                      */
+    FILE *lock;                    /* held on the folder; NULL: not yet                                      */
     const char *resumed;           /* checkpoint to go on from; NULL: a new run                              */
     st_checkpoint_texts texts;
     st_metrics *metrics;
@@ -31,8 +32,9 @@ int st_run_prepare(st_run *, st_diags *);
 /* What makes the run one for timing only: its own keys, or else what its first weights were made under. */
 int st_run_mark_timing(st_run *, const char *of_weights, st_error *);
 void st_run_close(st_run *);
-/* resume.c: the folder of the run; whether a new run may begin there, or which checkpoint goes on. Reads only. */
+/* resume.c: the folder of the run; whether a new run may begin there, or which checkpoint goes on. Makes nothing. */
 int st_run_place(st_run *, st_diags *);
+int st_run_take_folder(st_run *, st_error *); /* makes the folder, for this process alone */
 int st_run_damaged(const st_run *, int rc, st_error *); /* adds what to do about an unusable checkpoint; -> rc */
 /* start.c: the device, the weights, then the folder. */
 int st_run_open_model(st_run *, st_error *); /* plans, opens, makes rows */

@@ -99,7 +99,7 @@ static int write_spec(st_run *r, st_error *e)
 
 static int open_folder(st_run *r, st_error *e)
 {
-    ST_TRY(st_make_dirs(st_path_join(r->arena, r->output, "checkpoints"), e));
+    ST_TRY(st_run_take_folder(r, e));
     ST_TRY(st_log_file(r->base->log, st_path_join(r->arena, r->output, "log"), e));
     log_head(r);
     ST_TRY(write_spec(r, e));

@@ -30,21 +30,6 @@ must 'a finished run may be resumed' run late --resume
 must 'and stays as it is' same a late
 
 # ---- broken off by real signals, at whatever step they come ----
-# started DIR OPTION...: an endless run in the background, until DIR has a checkpoint that is not in $had
-started() {
-    dir=$1
-    shift
-    had=$(newest "$dir" 2> /dev/null)
-    "$strata" train micro.ini -o "$dir" --set run.steps=1000000 --set schedule.kind=constant \
-        --set checkpoint.keep=1000 --set eval.every=6 "$@" > said 2>&1 &
-    pid=$!
-    tries=0
-    until [ -d "$dir/checkpoints" ] && [ -n "$(newest "$dir")" ] && [ "$(newest "$dir")" != "$had" ]; do
-        tries=$((tries + 1))
-        [ $tries -lt 600 ] && kill -0 $pid || { cat said; kill -KILL $pid; return 1; }
-        sleep 0.1
-    done
-}
 terminated() {
     started "$@" || return 1
     kill -TERM $pid
@@ -58,9 +43,6 @@ killed() {
     kill -KILL $pid
     wait $pid
     [ $? = 137 ]
-}
-finish() {
-    run "$@" --set schedule.kind=constant --set checkpoint.keep=1000 --set eval.every=6
 }
 must 'SIGTERM saves and ends with success' terminated hit
 must 'kill -9 ends the resumed run somewhere' killed hit --resume

@@ -39,3 +39,24 @@ checkpoints() {
     shift
     [ "$there" = "$* " ] || { echo "there are $there"; return 1; }
 }
+
+# started DIR OPTION...: an endless run in the background, $pid, until DIR has a checkpoint that is not in $had
+started() {
+    dir=$1
+    shift
+    had=$(newest "$dir" 2> /dev/null)
+    "$strata" train micro.ini -o "$dir" --set run.steps=1000000 --set schedule.kind=constant \
+        --set checkpoint.keep=1000 --set eval.every=6 "$@" > said 2>&1 &
+    pid=$!
+    tries=0
+    until [ -d "$dir/checkpoints" ] && [ -n "$(newest "$dir")" ] && [ "$(newest "$dir")" != "$had" ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] && kill -0 $pid || { cat said; kill -KILL $pid; return 1; }
+        sleep 0.1
+    done
+}
+
+# finish DIR OPTION...: such a run to an end
+finish() {
+    run "$@" --set schedule.kind=constant --set checkpoint.keep=1000 --set eval.every=6
+}
