@@ -80,17 +80,22 @@ static void print_layers(const st_model *m, FILE *out)
                 cli_grouped((double)l[i].parameters, count, sizeof count));
 }
 
-static void print_plan(const st_model *m, FILE *out)
+static void print_plan(const st_run *r, FILE *out)
 {
+    const st_model *m = r->model;
     const double mib = 1 << 20;
     st_plan_bytes b;
+    st_process_plan p;
 
     st_model_plan_bytes(m, &b);
-    fprintf(out, "\nmemory                     %.1f MiB\n", (double)b.total / mib);
+    st_run_plan_process(r, &p);
+    fprintf(out, "\nmemory                     %.1f MiB\n", (double)st_process_bytes(&p) / mib);
     fprintf(out, "  weights and masters      %.1f\n", (double)b.weights / mib);
     fprintf(out, "  gradients, optimizer     %.1f\n", (double)(b.gradients + b.optimizer) / mib);
     fprintf(out, "  kept, scratch, workspace %.1f\n", (double)(b.kept + b.scratch + b.workspace) / mib);
-    fprintf(out, "  rows                     %.1f\n", (double)(b.rows + b.staging) / mib);
+    fprintf(out, "  rows                     %.1f\n", (double)(b.rows + b.staging + p.rows) / mib);
+    fprintf(out, "  prepared samples         %.1f\n", (double)p.samples / mib);
+    fprintf(out, "  libraries and program    about %.0f\n", (double)ST_PROGRAM_BYTES / mib);
     fprintf(out, "work of one row            %.3g FLOP, of which matrix products %.3g\n", st_model_flops(m),
             st_model_gemm_flops(m));
 }
@@ -107,7 +112,7 @@ static int print_run(const st_run *r, FILE *out, st_error *e)
     if (r->at.timing) fprintf(out, "timing     only: weights mean nothing with %s\n", r->at.timing);
     print_layers(r->model, out);
     cli_print_parts(r->model, out);
-    print_plan(r->model, out);
+    print_plan(r, out);
     return ST_OK;
 }
 

@@ -41,6 +41,7 @@ typedef struct planned {
     int n;
     st_row_stats row;
     st_plan_bytes bytes;
+    st_process_plan process; /* without data */
 } planned;
 
 /* ---- planning ---- */
@@ -55,12 +56,13 @@ static st_row_stats full_row(const st_row_shape *s)
 
 static bool in_tower(const st_model_layer *l) { return !strncmp(l->path, "encoder", 7); }
 
-static int plan(planned *p, st_arena *arena, st_error *e)
+static int plan(planned *p, const st_spec *spec, st_arena *arena, st_error *e)
 {
     double rows = st_model_micros(p->model);
 
     ST_TRY(st_model_plan(p->model, e));
     st_model_plan_bytes(p->model, &p->bytes);
+    st_process_plan_model(p->model, st_spec_has(spec, "dataset.valid"), &p->process);
     p->n = st_model_layers(p->model, &p->layers);
     p->cost = ST_NEW_N(arena, st_layer_cost, p->n);
     if (!p->cost) return st_fail(e, ST_E_NOMEM, "no memory for the costs of %d layers", p->n);
@@ -101,7 +103,7 @@ static int build(st_cli *cli, st_spec *spec, st_registry *registry, planned *p)
     pass_over_data(spec);
     int unused = st_spec_check_unused(spec, cli->diags);
     if (rc == ST_OK) rc = built != ST_OK ? built : unused;
-    if (rc == ST_OK && (rc = plan(p, cli->arena, &e)) != ST_OK) st_diags_add(cli->diags, &e, NULL, false);
+    if (rc == ST_OK && (rc = plan(p, spec, cli->arena, &e)) != ST_OK) st_diags_add(cli->diags, &e, NULL, false);
     return rc;
 }
 
@@ -159,11 +161,14 @@ static void print_memory(const planned *p, FILE *out)
 {
     char count[48];
 
-    fputs("\nmemory in bytes\n", out);
+    fputs("\nmemory of a rank in bytes\n", out);
     for (size_t i = 0; i < ST_COUNT(memory); i++)
         fprintf(out, "  %-24s %22s\n", memory[i].words,
                 cli_grouped((double)memory_of(p, &memory[i]), count, sizeof count));
-    fputs("beside it: the program, its libraries, and prepared samples up to [data] cache\n", out);
+    fprintf(out, "  %-24s %22s\n", "process: rows packed",
+            cli_grouped((double)p->process.rows, count, sizeof count));
+    fprintf(out, "process: libraries and program about %.0f MiB\n", (double)ST_PROGRAM_BYTES / 1048576.0);
+    fputs("process: prepared samples up to [data] cache, in each of train and valid; `strata check` tells\n", out);
 }
 
 static void print_flops(const planned *p, FILE *out)
@@ -225,10 +230,11 @@ static int print_json(const planned *p, const char *path, FILE *out)
 
     for (size_t i = 0; i < ST_COUNT(memory); i++)
         json_object_set_new(bytes, memory[i].key, json_integer((json_int_t)memory_of(p, &memory[i])));
-    all = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:f, s:o, s:o, s:{s:f, s:f, s:f, s:f}, s:{}, s:o}", "spec", path,
+    all = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:f, s:o, s:o, s:{s:I, s:I}, s:{s:f, s:f, s:f, s:f}, s:{}, s:o}", "spec", path,
                     "pattern", st_model_pattern(p->model), "backend", st_model_backend(p->model), "precision",
                     cli_dtype(st_model_dtype(p->model)), "ranks", 1, "rows", st_model_micros(p->model), "row_tokens",
-                    p->row.tokens, "parameters", json_parts(p), "memory_bytes", bytes, "step_flops", "megatron",
+                    p->row.tokens, "parameters", json_parts(p), "memory_bytes", bytes, "process_bytes", "rows", (json_int_t)p->process.rows, "program",
+                    (json_int_t)ST_PROGRAM_BYTES, "step_flops", "megatron",
                     p->all.megatron, "exact", p->all.formula, "exact_encoder", p->tower, "launched", p->all.counted,
                     "traffic_bytes", "layers", json_layers(p));
     if (!all || json_dumpf(all, out, JSON_INDENT(1) | JSON_REAL_PRECISION(17))) {

@@ -255,6 +255,20 @@ void st_loader_close(st_loader *l)
 
 int64_t st_loader_count(const st_loader *l) { return l->count; }
 
+int64_t st_loader_samples_bytes(const st_loader *l)
+{
+    enum { LOOKED_AT = 8 };
+    int64_t n = l->count < LOOKED_AT ? l->count : LOOKED_AT;
+    double bytes = 0;
+    for (int64_t i = 0; i < n; i++) {
+        st_kept_sample *s = st_prepare_kept(&l->preparer, i * l->count / n);
+        if (s) bytes += (double)s->bytes;
+        free(s);
+    }
+    bytes = n > 0 ? bytes / (double)n * (double)l->count : 0;
+    return bytes < (double)l->keys.cache ? (int64_t)bytes : l->keys.cache;
+}
+
 const st_tokenizer *st_loader_tokenizer(const st_loader *l) { return l->tokenizer; }
 
 const st_host *st_loader_host(const st_loader *l) { return &l->context.base->host; }

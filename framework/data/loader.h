@@ -21,6 +21,8 @@ int st_data_key_tables(const st_key_table **);
 int st_loader_open(const st_data_context *, const char *section, int shuffle, st_loader **, st_diags *);
 void st_loader_close(st_loader *);
 int64_t st_loader_count(const st_loader *);
+/* What its prepared samples are going to take, [data] cache at most: by a few records that are prepared for it. */
+int64_t st_loader_samples_bytes(const st_loader *);
 const st_tokenizer *st_loader_tokenizer(const st_loader *); /* NULL: data of ready ids and no [tokenizer] */
 const st_host *st_loader_host(const st_loader *);
 int32_t st_loader_end_of_turn(const st_loader *); /* id of the token that ends a trained turn; -1: none */

@@ -7,8 +7,8 @@
 
 static int check_shape(const st_row_shape *s, st_error *e)
 {
-    if (s->tokens < 1 || s->sequences < 1 || s->max_len < 1 || s->axes < 0 || s->depths < 0 ||
-        s->n_tiles < 0 || s->n_tiles > 8)
+    if (s->tokens < 1 || s->sequences < 1 || s->max_len < 1 || s->axes < 0 || s->depths < 0 || s->n_tiles < 0 ||
+        s->n_tiles > 8)
         return st_fail(
             e, ST_E_CONFIG,
             "a row of %d tokens, %d sequences, %d tokens in one, %d axes, %d depths, %d work lists: not possible",
@@ -18,35 +18,41 @@ static int check_shape(const st_row_shape *s, st_error *e)
     return ST_OK;
 }
 
+/* Calls EACH(member, type, count) for all the memory of a row of shape s. */
+#define ROW_MEMORY(EACH) \
+    do { \
+        const size_t tokens = (size_t)s->tokens, all = tokens * (size_t)(1 + s->depths); \
+        const size_t segments = (size_t)st_shape_segments(s); \
+        EACH(ids, int32_t, all); \
+        EACH(labels, int32_t, all); \
+        EACH(trained, int32_t, all); \
+        EACH(media, int32_t, all); \
+        EACH(order, int32_t, all); \
+        EACH(real, uint8_t, tokens); \
+        EACH(content, uint8_t, tokens); \
+        EACH(pos, int32_t, tokens *(size_t)s->axes); \
+        EACH(segments, int32_t, segments + 1); \
+        EACH(to_time, int32_t, tokens); \
+        EACH(from_time, int32_t, tokens); \
+        EACH(spans, int32_t, 4 * segments); \
+        EACH(sample, int64_t, (size_t)s->sequences); \
+        EACH(trained_count, int64_t, (size_t)(1 + s->depths)); \
+        for (int i = 0; i < s->n_tiles; i++) EACH(tiles[i], int32_t, 3 * (size_t)st_shape_tile_capacity(s, i)); \
+        if (!s->media) break; \
+        EACH(payload, uint8_t, (size_t)s->caps.payload); \
+        EACH(meta, int32_t, (size_t)s->caps.meta); \
+        EACH(plans, st_media_plan, (size_t)s->caps.items); \
+    } while (0)
+
 int st_row_create(st_arena *a, const st_row_shape *s, st_packed_row **out, st_error *e)
 {
     ST_TRY(check_shape(s, e));
     st_packed_row *r = ST_NEW(a, st_packed_row);
-    size_t tokens = (size_t)s->tokens, all = tokens * (size_t)(1 + s->depths), segments = (size_t)st_shape_segments(s);
     bool full = r != NULL;
     if (!r) return st_fail(e, ST_E_NOMEM, "no memory for a row");
     r->shape = *s;
 #define TAKE(field, T, n) full = (r->field = ST_NEW_N(a, T, n)) != NULL && full
-    TAKE(ids, int32_t, all);
-    TAKE(labels, int32_t, all);
-    TAKE(trained, int32_t, all);
-    TAKE(media, int32_t, all);
-    TAKE(order, int32_t, all);
-    TAKE(real, uint8_t, tokens);
-    TAKE(content, uint8_t, tokens);
-    TAKE(pos, int32_t, tokens * (size_t)s->axes);
-    TAKE(segments, int32_t, segments + 1);
-    TAKE(to_time, int32_t, tokens);
-    TAKE(from_time, int32_t, tokens);
-    TAKE(spans, int32_t, 4 * segments);
-    TAKE(sample, int64_t, (size_t)s->sequences);
-    TAKE(trained_count, int64_t, (size_t)(1 + s->depths));
-    for (int i = 0; i < s->n_tiles; i++) TAKE(tiles[i], int32_t, 3 * (size_t)st_shape_tile_capacity(s, i));
-    if (s->media) {
-        TAKE(payload, uint8_t, (size_t)s->caps.payload);
-        TAKE(meta, int32_t, (size_t)s->caps.meta);
-        TAKE(plans, st_media_plan, (size_t)s->caps.items);
-    }
+    ROW_MEMORY(TAKE);
 #undef TAKE
     if (!full) return st_fail(e, ST_E_NOMEM, "no memory for a row of %d tokens", s->tokens);
     for (int32_t i = 0; i < s->tokens; i++)
@@ -54,6 +60,15 @@ int st_row_create(st_arena *a, const st_row_shape *s, st_packed_row **out, st_er
     st_row_clear(r);
     *out = r;
     return ST_OK;
+}
+
+size_t st_row_bytes(const st_row_shape *s)
+{
+    size_t bytes = sizeof(st_packed_row);
+#define COUNT(field, T, n) bytes += sizeof(T) * (n)
+    ROW_MEMORY(COUNT);
+#undef COUNT
+    return bytes;
 }
 
 static void set_all(int32_t *p, size_t n, int32_t value)

@@ -50,6 +50,7 @@ typedef struct st_packed_row {
 /* Whether it fits an empty row of this shape; payloads are not looked at. */
 int st_row_check(const st_row_shape *, const st_prepared *, st_error *);
 int st_row_create(st_arena *, const st_row_shape *, st_packed_row **, st_error *);
+size_t st_row_bytes(const st_row_shape *); /* of the host's memory that one takes */
 void st_row_clear(st_packed_row *);
 /* ST_OK and *fits 0 when it does not fit beside what is there. A sequence that can never fit is ST_E_DATA. */
 int st_row_add(st_packed_row *, const st_prepared *, int *fits, st_error *);

@@ -129,5 +129,6 @@ int st_run_report(st_run *r, st_error *e)
                  "%lld steps, %lld tokens (%lld trained) in %.0f s, %.0f tokens/s while training; output in %s",
                  (long long)r->at.step, (long long)r->at.tokens, (long long)r->at.trained, st_progress_seconds(r->line),
                  st_progress_rate(r->line), r->output);
+    st_log_write(r->base->log, 3, "train", "memory %.1f MiB at the most", (double)st_process_peak() / 1048576.0);
     return ST_OK;
 }

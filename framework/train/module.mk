@@ -8,6 +8,7 @@ framework_libstrata_la_SOURCES += \
   framework/train/finish.c \
   framework/train/generate.c \
   framework/train/loop.c \
+  framework/train/memory.c \
   framework/train/metrics.c \
   framework/train/prepare.c \
   framework/train/progress.c \

@@ -32,6 +32,8 @@ int st_run_prepare(st_run *, st_diags *);
 /* What makes the run one for timing only: its own keys, or else what its first weights were made under. */
 int st_run_mark_timing(st_run *, const char *of_weights, st_error *);
 void st_run_close(st_run *);
+/* memory.c: with the samples of its data. */
+void st_run_plan_process(const st_run *, st_process_plan *);
 /* resume.c: the folder of the run; whether a new run may begin there, or which checkpoint goes on. Makes nothing. */
 int st_run_place(st_run *, st_diags *);
 int st_run_take_folder(st_run *, st_error *); /* makes the folder, for this process alone */

@@ -64,11 +64,12 @@ static int load_weights(st_run *r, st_error *e)
 static void log_head(st_run *r)
 {
     static const char *const precision[] = {[ST_F64] = "f64", [ST_F32] = "f32", [ST_BF16] = "bf16"};
-    st_plan_bytes plan;
+    const double mib = 1 << 20;
+    st_process_plan plan;
     struct utsname u;
     st_log *log = r->base->log;
 
-    st_model_plan_bytes(r->model, &plan);
+    st_run_plan_process(r, &plan);
     if (uname(&u) != 0) memset(&u, 0, sizeof u);
     st_log_write(log, 3, "train", "strata %s, %s %s", PACKAGE_VERSION, u.sysname, u.machine);
     st_log_write(log, 3, "train", "spec %s, hash %016" PRIx64, st_spec_path(r->spec), r->at.spec_hash);
@@ -76,8 +77,12 @@ static void log_head(st_run *r)
                  precision[st_model_dtype(r->model)]);
     st_log_write(log, 3, "train", "pattern %s, %lld parameters trained", st_model_pattern(r->model),
                  (long long)st_model_parameters(r->model, NULL));
-    st_log_write(log, 3, "train", "%d row%s of %d tokens a step, %.1f MiB planned", r->micros,
-                 r->micros == 1 ? "" : "s", st_model_shape(r->model)->tokens, (double)plan.total / 1048576.0);
+    st_log_write(log, 3, "train", "%d row%s of %d tokens a step", r->micros, r->micros == 1 ? "" : "s",
+                 st_model_shape(r->model)->tokens);
+    st_log_write(log, 3, "train",
+                 "memory %.1f MiB planned: model %.1f, rows %.1f, samples %.1f, libraries and program about %.0f",
+                 (double)st_process_bytes(&plan) / mib, (double)plan.arenas / mib, (double)plan.rows / mib,
+                 (double)plan.samples / mib, (double)ST_PROGRAM_BYTES / mib);
     st_log_write(log, 3, "train", "data %lld training samples, %lld for evaluation",
                  (long long)st_loader_count(r->train), r->valid ? (long long)st_loader_count(r->valid) : 0);
     if (r->at.timing) st_log_write(log, 2, "train", "for timing only, the weights mean nothing: %s", r->at.timing);

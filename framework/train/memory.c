@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/memory.c - memory of the process: what the plan takes, what stands beside it, and what it came to. */
+#include "config.h"
+
+#include "train/run.h"
+#include <sys/resource.h>
+
+size_t st_process_bytes(const st_process_plan *p) { return p->arenas + p->rows + p->samples + ST_PROGRAM_BYTES; }
+
+void st_process_plan_model(const st_model *m, int valid, st_process_plan *out)
+{
+    st_plan_bytes plan;
+
+    st_model_plan_bytes(m, &plan);
+    *out = (st_process_plan){
+        .arenas = plan.total,
+        .rows = st_row_bytes(st_model_shape(m)) * (size_t)(st_model_micros(m) + (valid != 0)),
+    };
+}
+
+void st_run_plan_process(const st_run *r, st_process_plan *out)
+{
+    st_process_plan_model(r->model, r->valid != NULL, out);
+    out->samples = (size_t)st_loader_samples_bytes(r->train);
+    if (r->valid) out->samples += (size_t)st_loader_samples_bytes(r->valid);
+}
+
+size_t st_process_peak(void)
+{
+    struct rusage u;
+
+    return getrusage(RUSAGE_SELF, &u) == 0 ? (size_t)u.ru_maxrss * 1024 : 0;
+}
