@@ -114,10 +114,32 @@ static int load_weight(const load *l, st_model *m, int32_t index, const st_model
     return rc;
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && !strcmp(text + n - k, end);
+}
+
 static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
 static bool is_named(const load *l, const char *name)
 { return bsearch(&name, l->sorted, (size_t)l->n, sizeof *l->sorted, by_name) != NULL; }
+
+/* A tied model reads the embedding alone; a head of the file's own that differs would be lost without a word. */
+static int check_tied_head(const load *l, st_error *e)
+{
+    const st_file_tensor *head = st_shards_find(l->file, "lm_head.weight"), *embed = NULL;
+
+    for (int i = 0; i < l->n && !embed; i++)
+        if (ends_with(l->names[i].file_name, "embed_tokens.weight")) embed = st_shards_find(l->file, l->names[i].file_name);
+    if (!head || !embed || is_named(l, head->name)) return ST_OK;
+    if (head->dtype == embed->dtype && head->bytes == embed->bytes && !memcmp(head->data, embed->data, head->bytes))
+        return ST_OK;
+    st_fail(e, ST_E_CONFIG, "%s: %s is not %s, but [stack] tie_embeddings = yes makes them one", l->dir, head->name,
+            embed->name);
+    st_error_hint(e, "set [stack] tie_embeddings = no");
+    return ST_E_CONFIG;
+}
 
 /* A folder with more than the model takes is another model. Two things are rightly left out: multi-token prediction
  * parts when the pattern has none, and the copy of a tied head that some writers keep. */
@@ -189,6 +211,7 @@ static int load_named(load *l, st_model *m, st_log *log, st_error *e)
     for (int i = 0; i < l->n; i++) l->sorted[i] = l->names[i].file_name;
     qsort(l->sorted, (size_t)l->n, sizeof *l->sorted, by_name);
     ST_TRY(check_left_over(l, e));
+    ST_TRY(check_tied_head(l, e));
     tell_oddities(l, log);
     for (int32_t i = 0; i < n_weights; i++)
         if (!(weights[i]->flags & ST_W_CONST)) ST_TRY(load_weight(l, m, i, weights[i], e));

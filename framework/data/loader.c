@@ -72,7 +72,7 @@ static int open_tokenizer(st_loader *l, st_diags *d)
         if (e.file[0] && e.line) return st_diags_add(d, &e, NULL, false); /* a place inside tokenizer.json */
         return st_spec_fail(spec, d, v, e.hint, "[tokenizer] path: %s%s%s", e.file, e.file[0] ? ": " : "", e.message);
     }
-    if (st_tokenizer_size(l->tokenizer) > l->context.vocab)
+    if (l->context.vocab > 0 && st_tokenizer_size(l->tokenizer) > l->context.vocab)
         return st_spec_fail(spec, d, v, "raise [stack] vocab, or take the model's own tokenizer",
                             "the tokenizer has %d tokens, the model's vocabulary %lld", st_tokenizer_size(l->tokenizer),
                             (long long)l->context.vocab);
@@ -215,7 +215,7 @@ static int open_records(st_loader *l, int shuffle, st_diags *d)
     if (l->count < 1)
         return st_spec_fail_section(l->context.spec, d, l->section, "", "[%s] the data set has no records", l->section);
     ST_TRY(check_ready(l, d));
-    return open_feed(l, shuffle, d);
+    return l->context.shape ? open_feed(l, shuffle, d) : ST_OK; /* without a model: only looked at */
 }
 
 int st_loader_open(const st_data_context *c, const char *section, int shuffle, st_loader **out, st_diags *d)

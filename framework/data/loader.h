@@ -9,9 +9,9 @@
 
 typedef struct st_data_context {   /* what all loaders of a run share                                        */
     st_base *base; st_spec *spec; st_registry *registry;
-    const st_row_shape *shape;
+    const st_row_shape *shape;             /* NULL: there is no model, a loader only finds mistakes          */
     const st_instance *position, *encoder; /* NULL: none                                                     */
-    int64_t vocab;
+    int64_t vocab;                         /* 0: not known                                                   */
     uint64_t seed;
 } st_data_context;
 typedef struct st_loader st_loader;

@@ -77,6 +77,7 @@ static int bind_position(st_model *m, st_diags *d)
 static int bind_encoder(st_model *m, st_diags *d)
 {
     st_media_caps *c = &m->shape.caps;
+    int64_t given;
 
     if (!st_spec_has(m->spec, "encoder")) {
         if (m->batch_keys.images || m->batch_keys.patches)
@@ -92,6 +93,7 @@ static int bind_encoder(st_model *m, st_diags *d)
     c->units = m->batch_keys.patches;
     c->items = c->spans = (int32_t)m->batch_keys.images;
     c->values = m->batch_keys.patch_values;
+    given = c->units;
     m->encoder_part = model_add_part(m, ST_KIND_ENCODER, "encoder", "encoder", &m->encoder, m->encoder.self);
     if (!m->encoder_part) return ST_E_NOMEM;
     m->encoder_part->slots = m->encoder_ops.slots;
@@ -99,6 +101,11 @@ static int bind_encoder(st_model *m, st_diags *d)
     m->encoder_part->maps = m->encoder_ops.maps;
     m->encoder_part->n_maps = (int32_t)m->encoder_ops.n_maps;
     ST_TRY(model_capacity(m, m->encoder_part, d));
+    if (c->units != given)
+        return st_spec_fail(m->spec, d, st_spec_get(m->spec, "batch", "patches"),
+                            st_arena_printf(m->arena, "patches = %lld", (long long)c->units),
+                            "patches = %lld: encoder %s makes one token of %lld", (long long)given,
+                            m->encoder.plugin->name, (long long)(c->rows > 0 ? c->units / c->rows : 0));
     m->shape.media = 1;
     return model_configure(m, m->encoder_part, m->encoder_ops.configure, d);
 }
@@ -278,10 +285,11 @@ static int check_heads(st_model *m, st_diags *d)
                                         "heads %s and %s both train the depths of the pattern", depths->name, p->name);
         if (trains_depths(&m->heads[i])) depths = p;
         if (p->needs & ~have)
-            return st_spec_fail_section(m->spec, d, "position", "a rotary position can; or remove the head",
-                                        "head %s needs a position whose slots may hold another token "
-                                        "(ST_CAP_SHIFTABLE): %s does not allow that",
-                                        p->name, m->position.plugin->name);
+            return st_spec_fail(m->spec, d, st_spec_get(m->spec, "position", "plugin"),
+                                "a rotary position can; or remove the head",
+                                "head %s needs a position whose slots may hold another token "
+                                "(ST_CAP_SHIFTABLE): %s does not allow that",
+                                p->name, m->position.plugin->name);
         if (m->train && !(p->caps & ST_CAP_TRAIN))
             return st_spec_fail_section(m->spec, d, m->head_parts[i]->section, NULL, "head %s cannot train", p->name);
     }
@@ -336,18 +344,50 @@ static int finish(st_model *m, st_diags *d)
     return model_make_layers(m);
 }
 
+/* Where there is no stack to configure, plugins' own keys are still looked at: all mistakes are told together. */
+static int look_at_plugins(st_model *m, int first, st_diags *d)
+{
+    static const struct {
+        const char *section;
+        int32_t kind;
+    } single[] = {{"position", ST_KIND_POSITION}, {"encoder", ST_KIND_ENCODER}};
+    const char *const *names, *head[MODEL_HEADS + 1];
+    int n = st_spec_sections(m->spec, &names);
+    st_instance in;
+
+    model_look_at_symbols(m, names, n, d);
+    for (size_t i = 0; i < ST_COUNT(single); i++)
+        if (st_spec_has(m->spec, single[i].section))
+            (void)st_instance_create(m->registry, m->spec, single[i].kind, NULL, single[i].section, &in, d);
+    n = list_heads(m, head);
+    for (int i = 0; i < n; i++) (void)create_head(m, head[i], &in, d);
+    (void)bind_optimizer(m, d);
+    (void)bind_comm(m, d);
+    return first;
+}
+
+/* The mesh that the keys ask for; whether it can be had is asked when all parts have looked at it. */
+static void take_mesh(st_model *m)
+{
+    m->mesh.tensor.size = (int32_t)m->parallel.tensor;
+    m->mesh.context.size = (int32_t)m->parallel.context;
+    m->mesh.expert.size = (int32_t)m->parallel.expert;
+}
+
 static int build(st_model *m, st_diags *d)
 {
-    int first = model_bind_run(m, d);
+    int first = model_bind_run(m, d), stale;
 
     if (first == ST_OK) first = bind_backend(m, d);
     first = keep_first(first, model_bind_keys(m, d));
-    if (first != ST_OK) return first;
     m->host = model_add_part(m, 0, "", "stack", NULL, NULL);
     if (!m->host) return ST_E_NOMEM;
-    ST_TRY(model_check_pattern(m, d));
-    ST_TRY(bind_shape(m, d));
-    first = bind_position(m, d);
+    if (first == ST_OK || !st_spec_get(m->spec, "stack", "blocks")) first = keep_first(first, model_check_pattern(m, d));
+    if (first == ST_OK) first = bind_shape(m, d);
+    stale = model_check_keys(m, d);
+    if (first != ST_OK) return look_at_plugins(m, first, d);
+    take_mesh(m);
+    first = keep_first(stale, bind_position(m, d));
     first = keep_first(first, build_trunk(m, d));
     if (m->trunk) {
         first = keep_first(first, bind_encoder(m, d));
@@ -355,6 +395,7 @@ static int build(st_model *m, st_diags *d)
     }
     first = keep_first(first, bind_optimizer(m, d));
     first = keep_first(first, bind_comm(m, d));
+    first = keep_first(first, model_check_rules(m, d));
     return first != ST_OK ? first : finish(m, d);
 }
 

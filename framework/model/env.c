@@ -50,6 +50,18 @@ static int env_fail_key(st_env *e, const char *key, int code, const char *file, 
     return rc;
 }
 
+/* A key that the part's table does not have is one of [stack], such as the pattern that a head takes its depths from. */
+static const char *section_of_key(const env_state *c)
+{
+    const st_plugin *p = c->part->proto ? c->part->proto->plugin : NULL;
+
+    for (uint32_t i = 0; p && i < p->n_params; i++)
+        if (!strcmp(((const st_param *)(const void *)((const char *)p->params + (size_t)i * p->param_size))->key,
+                    c->key))
+            return c->part->section;
+    return st_spec_has(c->m->spec, "stack") ? "stack" : c->part->section;
+}
+
 /* Into diags: at the key, or at the part's section. hint NULL: none. */
 static int report(env_state *c, int rc, const char *hint)
 {
@@ -57,7 +69,8 @@ static int report(env_state *c, int rc, const char *hint)
 
     if (c->reported) return rc;
     if (c->key)
-        st_spec_fail_key(c->m->spec, c->diags, c->part->section, c->key, hint, "[%s] %s", c->part->section, e->message);
+        st_spec_fail_key(c->m->spec, c->diags, section_of_key(c), c->key, hint, "[%s] %s", c->part->section,
+                         e->message);
     else st_spec_fail_section(c->m->spec, c->diags, c->part->section, hint, "%s", e->message);
     return rc;
 }
@@ -231,11 +244,11 @@ static int add_nested(env_state *c, const st_stack_def *def, const char *path, c
 {
     st_model *m = c->m;
     model_stack *st = NULL;
-    int errors = c->diags->errors, rc = model_add_stack(m, c->part, def, path, symbols, &st, c->diags);
+    int rc = model_add_stack(m, c->part, def, path, symbols, &st, c->diags);
 
     for (int32_t i = 0; rc == ST_OK && i < st->n; i++) rc = model_configure_layer(m, st->layers[i], c->diags);
     if (rc != ST_OK) {
-        c->reported = c->diags->errors > errors;
+        c->reported = c->diags->errors > 0; /* here, or where the symbol was used first */
         return env_fail(&c->env, rc, __FILE__, __LINE__, "the layers of %s were refused", path), -1;
     }
     for (int32_t i = 0; i < m->n_stacks; i++)
@@ -277,9 +290,12 @@ static int env_stack(st_env *e, const st_stack_def *given)
         return env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "only heads and encoders have nested stacks"), -1;
     if (def.part > 0) return stack_of_part(c, &def);
     if (st_pattern_parse(def.pattern, &any, 0, m->arena, &p, &err) != ST_OK || st_pattern_check(&p, &err) != ST_OK)
-        return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: %s", def.pattern, err.message), -1;
+        return env_fail_key(e, "pattern", ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: %s", def.pattern, err.message),
+               -1;
     if (p.depths)
-        return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: '/' has no meaning here", def.pattern), -1;
+        return env_fail_key(e, "pattern", ST_E_CONFIG, __FILE__, __LINE__, "pattern %s: '/' has no meaning here",
+                            def.pattern),
+               -1;
     if (def.hidden < 1 || def.rows < 1)
         return env_fail(e, ST_E_CONFIG, __FILE__, __LINE__, "%s: %lld rows of %lld columns", def.name,
                         (long long)def.rows, (long long)def.hidden),

@@ -27,6 +27,8 @@ static const st_param stack_params[] = {
     ST_FLOAT(stack_keys, norm_eps, "1e-6", 1e-20, 1, "", ST_PF_FIXED,
              "added under the norm's root; empty slots of a row are zeros, so it cannot be 0"),
     ST_BOOL(stack_keys, tie_embeddings, "no", ST_PF_FIXED, "the output matrix is the embedding"),
+    ST_CHOICE(stack_keys, family, "none", "none|qwen3.5", 0,
+              "also check the rules of a model family, in plugins too that have this key"),
 };
 static const st_param batch_params[] = {
     ST_INT(batch_keys, tokens, NULL, 1, 1 << 28, "tokens", ST_PF_REQUIRED, "capacity of one packed row"),
@@ -56,6 +58,13 @@ static const st_param init_params[] = {
               "projections into the residual have std / root of layers"),
     ST_FLOAT(init_keys, std, NULL, 0, 100, "", 0, "deviation under rules hf and megatron_scaled; not given: 0.02"),
 };
+/* Groups of more than one rank are refused by whoever cannot serve them. */
+static const st_param parallel_params[] = {
+    ST_INT(parallel_keys, tensor, "1", 1, 65536, "ranks", 0, "ranks that share the width of layers"),
+    ST_INT(parallel_keys, context, "1", 1, 65536, "ranks", 0, "ranks that share the tokens of a row"),
+    ST_INT(parallel_keys, expert, "1", 1, 65536, "ranks", 0, "ranks that share the experts of a layer"),
+    ST_INT(parallel_keys, pipeline, "1", 1, 65536, "ranks", 0, "stages that share the layers"),
+};
 static const st_param part_params[] = {
     ST_BOOL(part_keys, freeze, "no", 0, "not trained"),
     ST_FLOAT(part_keys, lr_scale, "1", 0, 1e6, "", 0, "factor on the learning rate"),
@@ -75,11 +84,12 @@ int model_bind_run(st_model *m, st_diags *d) { return BIND("run", run_params, &m
 /* All sections are looked at, so that all mistakes are told together. */
 int model_bind_keys(st_model *m, st_diags *d)
 {
-    int rc[5] = {BIND("stack", stack_params, &m->stack_keys), BIND("batch", batch_params, &m->batch_keys),
-                 BIND("recompute", recompute_params, &m->recompute), BIND("init", init_params, &m->init), ST_OK};
+    int rc[6] = {BIND("stack", stack_params, &m->stack_keys),       BIND("batch", batch_params, &m->batch_keys),
+                 BIND("recompute", recompute_params, &m->recompute), BIND("init", init_params, &m->init),
+                 BIND("parallel", parallel_params, &m->parallel),    ST_OK};
 
-    if (m->train || st_spec_has(m->spec, "optimizer")) rc[4] = BIND("optimizer", decay_params, &m->decay);
-    for (int i = 0; i < 5; i++)
+    if (m->train || st_spec_has(m->spec, "optimizer")) rc[5] = BIND("optimizer", decay_params, &m->decay);
+    for (int i = 0; i < 6; i++)
         if (rc[i] != ST_OK) return rc[i];
     return ST_OK;
 }
@@ -116,7 +126,7 @@ int st_model_key_tables(const st_key_table **out)
         {"part.NAME", "Weights that are trained together: language, vision, merger; `strata check` lists the parts of "
          "a model.", KEYS(part_params), 0, NULL},
         {"optimizer", "The update rule, and which weights decay.", KEYS(decay_params), ST_KIND_OPTIMIZER, "adamw"},
-        {"parallel", "How ranks exchange data.", NULL, 0, ST_KIND_COMM, "self"},
+        {"parallel", "How ranks share the work, and exchange data.", KEYS(parallel_params), ST_KIND_COMM, "self"},
     };
     *out = list;
     return (int)ST_COUNT(list);

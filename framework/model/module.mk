@@ -21,6 +21,7 @@ framework_libstrata_la_SOURCES += \
   framework/model/row.h \
   framework/model/row.c \
   framework/model/rows.c \
+  framework/model/rules.c \
   framework/model/services.c \
   framework/model/stack.c \
   framework/model/step.c \

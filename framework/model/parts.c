@@ -75,6 +75,14 @@ static st_instance *bound_symbol(st_model *m, char symbol, st_diags *d)
     return m->symbols[at] = in;
 }
 
+/* Binds every symbol that has a section, used or not. */
+void model_look_at_symbols(st_model *m, const char *const *sections, int n, st_diags *d)
+{
+    for (int i = 0; i < n; i++)
+        if (!strncmp(sections[i], "layer.", 6) && sections[i][6] && !sections[i][7])
+            (void)bound_symbol(m, sections[i][6], d);
+}
+
 static bool known(void *ctx, char symbol)
 {
     st_model *m = ctx;
@@ -143,6 +151,17 @@ static char *plain_text(st_arena *a, const st_pattern *p)
     return text;
 }
 
+/* Without blocks the depths are the pattern's; a number that says otherwise is a mistake in one of the two. */
+static int check_depth_count(st_model *m, st_diags *d)
+{
+    const st_value *at = st_spec_get(m->spec, "stack", "mtp_depths");
+
+    if (!at || m->stack_keys.mtp_depths == ST_UNSET_INT || m->stack_keys.mtp_depths == m->parts_of_pattern.depths) return ST_OK;
+    return st_spec_fail(m->spec, d, at, "a depth is what follows a '/' of the pattern",
+                        "mtp_depths = %lld, but the pattern has %d", (long long)m->stack_keys.mtp_depths,
+                        m->parts_of_pattern.depths);
+}
+
 int model_check_pattern(st_model *m, st_diags *d)
 {
     st_symbols symbols = {m, known, list_symbols};
@@ -157,6 +176,7 @@ int model_check_pattern(st_model *m, st_diags *d)
         return pattern_fail(m, d, at, &e);
     m->pattern = plain_text(m->arena, &m->parts_of_pattern);
     given = st_spec_get(m->spec, "stack", "pattern");
+    if (given && !st_spec_get(m->spec, "stack", "blocks")) ST_TRY(check_depth_count(m, d));
     if (given && st_spec_get(m->spec, "stack", "blocks")) {
         if (st_pattern_parse(m->stack_keys.pattern, &symbols, 0, m->arena, &other, &e) != ST_OK)
             return pattern_fail(m, d, given, &e);

@@ -24,9 +24,10 @@ typedef struct run_keys { int32_t precision; const char *backend; int32_t poison
 typedef struct stack_keys {
     const char *pattern, *linear, *full, *mlp;
     int64_t blocks, cadence, mtp_depths, hidden, vocab;
-    int32_t norm, tie_embeddings;
+    int32_t norm, tie_embeddings, family;
     double norm_eps;
 } stack_keys;
+typedef struct parallel_keys { int64_t tensor, context, expert, pipeline; } parallel_keys;
 typedef struct batch_keys { int64_t tokens, rows, sequences, max_len, images, patches, logits; int32_t patch_values;
                            } batch_keys;
 typedef struct recompute_keys { const char *full, *drop; } recompute_keys;
@@ -34,6 +35,7 @@ typedef struct decay_keys { double weight_decay; const char *decay, *no_decay; }
 typedef struct init_keys { int32_t rule; double std; } init_keys;
 typedef struct part_keys { int32_t freeze; double lr_scale; int64_t last_blocks; } part_keys;
 enum { PRECISION_F64 = 0, PRECISION_F32, PRECISION_BF16 };
+enum { FAMILY_NONE = 0, FAMILY_QWEN35 };
 enum { INIT_HF = 0, INIT_FAN_IN, INIT_MEGATRON_SCALED };
 int model_bind_run(st_model *, st_diags *);
 int model_bind_keys(st_model *, st_diags *);
@@ -161,7 +163,7 @@ struct st_model {
     st_base *base; st_spec *spec; st_registry *registry; st_arena *arena;
     int32_t train;
     run_keys run_keys; stack_keys stack_keys; batch_keys batch_keys; recompute_keys recompute; decay_keys decay;
-    init_keys init;
+    init_keys init; parallel_keys parallel;
     int32_t dtype, acc_dtype;
 
     st_instance backend, comm, position, encoder, optimizer;
@@ -234,9 +236,14 @@ int model_add_stack(st_model *, model_part *owner, const st_stack_def *, const c
 int model_check_pattern(st_model *, st_diags *);
 int model_bind_recompute(st_model *, st_diags *);
 int model_check_symbols(st_model *, st_diags *);
+void model_look_at_symbols(st_model *, const char *const *sections, int n, st_diags *);
 int model_make_layers(st_model *);
 int model_check_mesh(st_model *, st_diags *); /* may every part run on the mesh? */
 bool model_in_pattern(const st_model *, const model_part *);
+
+/* rules.c */
+int model_check_keys(st_model *, st_diags *);  /* before anything is bound */
+int model_check_rules(st_model *, st_diags *); /* between parts, when all are bound */
 
 /* env.c */
 int model_configure(st_model *, model_part *, int (*configure)(void *, st_env *), st_diags *);

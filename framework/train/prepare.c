@@ -5,17 +5,20 @@
 
 #include "train/run.h"
 
+/* Without a model, because it was refused, the data's own mistakes are still found. */
 static int open_data(st_run *r, st_diags *d)
 {
     st_data_context c = {.base = r->base,
                          .spec = r->spec,
                          .registry = r->options->registry,
-                         .shape = st_model_shape(r->model),
-                         .position = st_model_position(r->model),
-                         .encoder = st_model_encoder(r->model),
-                         .vocab = st_model_vocab(r->model),
+                         .shape = r->model ? st_model_shape(r->model) : NULL,
+                         .position = r->model ? st_model_position(r->model) : NULL,
+                         .encoder = r->model ? st_model_encoder(r->model) : NULL,
                          .seed = (uint64_t)r->config.run.seed};
+    const st_value *vocab = st_spec_get(r->spec, "stack", "vocab");
     int rc;
+
+    if (!vocab || !st_parse_int(vocab->text, &c.vocab, NULL)) c.vocab = 0;
 
     if (!st_spec_has(r->spec, "dataset.train"))
         return st_spec_fail(r->spec, d, NULL, "add [dataset.train] with plugin = cord_v2 and path = FOLDER",
@@ -53,7 +56,8 @@ int st_run_prepare(st_run *r, st_diags *d)
     st_error e = {0};
 
     (void)st_train_config_bind(r->spec, &r->config, d);
-    if (st_model_build(r->base, r->spec, r->options->registry, 1, &r->model, d) == ST_OK) (void)open_data(r, d);
+    (void)st_model_build(r->base, r->spec, r->options->registry, 1, &r->model, d);
+    (void)open_data(r, d);
     (void)st_spec_check_unused(r->spec, d);
     if (d->errors != before) return first_error(d);
     if (st_checkpoint_make_texts(r->spec, r->model, r->arena, &r->texts, &e) != ST_OK ||

@@ -66,7 +66,7 @@ static void wrong_specs_are_refused(void **state)
     refused(ONE_DEPTH(LEARNED),
             "head mtp needs a position whose slots may hold another token (ST_CAP_SHIFTABLE): "
             "learned_absolute does not allow that",
-            "[position]");
+            "plugin = learned_absolute");
     refused(DEPTH_MODEL("G*-", "", "") ROPE TEXT_BATCH "[head.mtp]\nloss_weight = 1\n", "has no depth for head mtp",
             NULL);
     refused(ONE_DEPTH(ROPE "[head.mtp]\n[head.other]\nplugin = mtp\n"), "both train the depths of the pattern", NULL);

@@ -107,7 +107,7 @@ typedef struct st_env_api { /* sticky: the first failure is kept in env->status,
     int (*metric)(st_env *, const st_metric *);
     int (*stack)(st_env *, const st_stack_def *);         /* heads and encoders -> id for st_stack                    */
     int (*fail)(st_env *, int code, const char *file, int line, const char *fmt, ...) ST_PRINTF(5, 6);
-    /* The same, shown at a key of the part's own section, when the spec gives it. */
+    /* The same, shown at a key of the part's own section, when the spec gives it; a key that its table lacks: of [stack]. */
     int (*fail_key)(st_env *, const char *key, int code, const char *file, int line, const char *fmt, ...) ST_PRINTF(6, 7);
     /* Head size that the layers of an own nested stack asked rotary() for: the view's tables serve it. 0: none asked. */
     int (*stack_rotary_dim)(st_env *, int32_t stack);

@@ -73,10 +73,12 @@ static int configure(void *self, st_env *e)
     struct mtp *m = self;
 
     if (e->depths < 1)
-        return ST_ENV_FAIL(e, ST_E_CONFIG,
-                           "the pattern has no depth for head mtp: write its layers behind '/', as in G-G-G-*-/*-");
+        return ST_ENV_FAIL_KEY(
+            e, "pattern", ST_E_CONFIG,
+            "the pattern has no depth for head mtp: write its layers behind '/', as in G-G-G-*-/*-");
     if (e->depths > MAX_DEPTHS)
-        return ST_ENV_FAIL(e, ST_E_UNSUPPORTED, "the pattern has %d depths: head mtp takes %d", e->depths, MAX_DEPTHS);
+        return ST_ENV_FAIL_KEY(e, "pattern", ST_E_UNSUPPORTED, "the pattern has %d depths: head mtp takes %d",
+                               e->depths, MAX_DEPTHS);
     m->depths = e->depths;
     m->eps = e->norm_eps;
     m->norm = e->norm;

@@ -128,6 +128,10 @@ static int configure(void *self, st_env *e)
     if (m->top_k > m->experts)
         return ST_ENV_FAIL_KEY(e, "top_k", ST_E_CONFIG, "top_k = %lld: there are experts = %lld", (long long)m->top_k,
                                (long long)m->experts);
+    if (m->experts % e->expert.size)
+        return ST_ENV_FAIL_KEY(e, "experts", ST_E_CONFIG,
+                               "experts = %lld do not divide over the %d ranks of [parallel] expert",
+                               (long long)m->experts, (int)e->expert.size);
     if (sorted_rows(m, e->rows) > INT32_MAX)
         return ST_ENV_FAIL_KEY(e, "top_k", ST_E_CONFIG,
                                "top_k = %lld for each of %lld tokens: more than %d rows of experts",

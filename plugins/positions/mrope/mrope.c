@@ -123,7 +123,8 @@ static const st_param params[] = {
     ST_FLOAT(struct mrope, rotary_percent, "0.25", 0, 1, "", ST_PF_FIXED, "share of a head's columns that rotate"),
     ST_BOOL(struct mrope, interleaved, "yes", ST_PF_FIXED,
             "axes take turns (t h w t h w ...) instead of lying in three blocks"),
-    ST_CHOICE(struct mrope, family, "none", "none|qwen3.5", 0, "also check the rules of a model family"),
+    ST_CHOICE(struct mrope, family, "none", "none|qwen3.5", ST_PF_SHARED,
+              "also check the rules of a model family; not given: that of [stack]"),
 };
 
 static const st_position_ops ops = {
