@@ -32,7 +32,9 @@ include tests/build/module.mk
 VALGRIND_TESTS = $(BASE_TESTS) $(SPEC_TESTS) tests/plugin/test_registry tests/plugin/test_refuse tests/plugin/test_self \
   tests/data/test_image tests/data/test_row tests/data/test_chat tests/data/test_cord tests/checkpoint/test_safetensors \
   tests/checkpoint/test_shards tests/encoder/test_positions tests/layers/test_mlps tests/model/test_build
-check-valgrind: all $(VALGRIND_TESTS) $(check_LTLIBRARIES)
+# The tests come after `all`, which is a make of its own: side by side both would write the libraries.
+check-valgrind: all
+	@$(MAKE) $(AM_MAKEFLAGS) $(VALGRIND_TESTS) $(check_LTLIBRARIES)
 	@$(AM_TESTS_ENVIRONMENT) VALGRIND_TESTS='$(VALGRIND_TESTS)' $(SHELL) $(srcdir)/tests/valgrind.sh
 .PHONY: check-valgrind
 EXTRA_DIST += tests/valgrind.sh tests/valgrind.supp
