@@ -8,7 +8,14 @@
 
 enum { ALIGN = 256, TILE = 64, LANE_WORKSPACE = 32 << 20 };
 
-static const st_ops ops = {.size = sizeof ops, .fill = cuda_fill};
+static const st_ops ops = {
+    .size = sizeof ops, .gemm = cuda_gemm, .grouped = cuda_grouped_op, .norm = cuda_norm_op, .norm_bwd = cuda_norm_bwd_op,
+    .rope = cuda_rope_op, .attention = cuda_attention, .attention_bwd = cuda_attention_bwd, .lookup = cuda_lookup_op,
+    .lookup_bwd = cuda_lookup_bwd, .xent = cuda_xent_op, .adamw = cuda_adamw_op, .glu = cuda_glu, .glu_bwd = cuda_glu_bwd,
+    .act = cuda_act, .act_bwd = cuda_act_bwd, .add = cuda_add, .copy = cuda_copy, .fill = cuda_fill,
+    .gather = cuda_gather, .scatter = cuda_scatter, .combine = cuda_combine_op, .colsum = cuda_colsum,
+    .sumsq = cuda_sumsq,
+};
 
 static int facts(const void *self, st_facts *f)
 {

@@ -7,15 +7,99 @@
 
 enum { CUDA_IFACE = 1 };
 
-/* Elements of up to CUDA_WALKED tensors of one shape, walked together. Dimensions that all of them have without a gap are
- * merged; the last one has stride 1 unless `last` says otherwise. data NULL: absent. */
-enum { CUDA_WALKED = 5 };
+/* Elements of up to CUDA_WALKED tensors of one shape, walked together: dim[ST_DIMS - 1] is the innermost. Dimensions that all
+ * of them have without a gap are merged. wide: runs of 8 elements are contiguous and aligned in all of them. */
+enum { CUDA_WALKED = 5, CUDA_WIDE = 8 };
 typedef struct cuda_walk {
-    int64_t dim[ST_DIMS];                 /* dim[ST_DIMS - 1] is the innermost */
-    int64_t stride[CUDA_WALKED][ST_DIMS]; /* elements */
-    void *data[CUDA_WALKED];
-    int32_t type[CUDA_WALKED];
+    int64_t n, dim[ST_DIMS], stride[CUDA_WALKED][ST_DIMS];
+    void *data[CUDA_WALKED]; /* NULL: absent */
+    int32_t type[CUDA_WALKED], wide;
 } cuda_walk;
+
+/* A tensor as (rows, heads, cols); strides in elements. data NULL: absent. */
+typedef struct cuda_view { void *data; int64_t rows, heads, cols, s_row, s_head; int32_t type, pad; } cuda_view;
+
+/* Elementwise work: z = f(x ...). */
+enum { CUDA_GLU = 1, CUDA_GLU_BWD, CUDA_ACT, CUDA_ACT_BWD, CUDA_ADD };
+typedef struct cuda_point { cuda_walk walk; int32_t what, act; float a, b; } cuda_point;
+
+typedef struct cuda_norm {
+    int32_t kind, add, wide, pad;
+    double eps;
+    cuda_view r, y, r_out, n, rstd, mean, dn, dr;
+    const void *w, *b;
+    int32_t w_type, b_type;
+    float *dw, *db;
+    double *part;               /* scratch [pieces][2][cols]: sums for dw and db of the rows of one piece */
+    int64_t rows, per, pieces;
+} cuda_norm;
+typedef struct cuda_sums { cuda_view x; double *part; int64_t per, pieces; float *out; } cuda_sums;
+typedef struct cuda_squares { cuda_walk walk; double *part, weight; int64_t pieces; float *cell; } cuda_squares;
+typedef struct cuda_rope { cuda_view x; const float *cos, *sin; int64_t s_cos, s_sin, half; int32_t interleaved, inverse; } cuda_rope;
+typedef struct cuda_adamw {
+    float *master, *m, *v;
+    void *weight;
+    const float *grad, *hyper, *clip, *skip;
+    int64_t n;
+    int32_t weight_type, wide;
+} cuda_adamw;
+
+/* c = act(alpha a b + bias) + beta c. The library computes into `target`; `finish` is what is left to do then. */
+typedef struct cuda_product {
+    const void *a, *b, *bias;
+    void *c, *aux, *room;
+    int64_t m, n, k, batch, lda, ldb, ldc, ldaux, s_a, s_b, s_c, s_aux;
+    int32_t type, type_c, type_aux, type_bias, trans_a, trans_b, act, pad;
+    double alpha;
+    float beta;
+} cuda_product;
+/* Products of groups of rows: c[i] = a[i] b_e, b_e read as [k, n] with these strides; or b_e = a^T c (sum). */
+typedef struct cuda_grouped {
+    const void *a, *b;
+    void *c;
+    const int32_t *offset;
+    int64_t groups, rows, m, n, k;            /* sum: c_e [m, n], k rows of the group; else c [rows, n] */
+    int64_t lda, ldb, ldc, s_b, s_c;
+    int32_t type, type_c, trans_b, sum;
+    float beta;
+} cuda_grouped;
+
+typedef struct cuda_lookup {
+    cuda_view table, features, out, d_out, d_table, d_features;
+    const int32_t *ids, *media, *order;
+    int64_t first, n_order;
+} cuda_lookup;
+typedef struct cuda_move {
+    const int32_t *index;
+    const void *src;
+    void *dst;
+    int64_t n, limit, row_bytes, s_src, s_dst; /* entries of index, rows of the indexed side; bytes */
+    int32_t scatter, unit;                     /* bytes moved at once */
+} cuda_move;
+typedef struct cuda_combine { cuda_view src, dst, w; const int32_t *index; int64_t s_index, n_index; } cuda_combine;
+
+/* Cross-entropy. live [cap]: row of h that takes part, or -1. The rest is about one chunk of rows. */
+enum { CUDA_XENT_MAX = 1, CUDA_XENT_OFFER, CUDA_XENT_TAKE, CUDA_XENT_SUM, CUDA_XENT_GRAD };
+typedef struct cuda_xent {
+    const int32_t *rows, *labels;
+    int32_t *live, *best, *best_out;
+    void *logits, *dh_part;
+    float *max, *sum, *low, *nll, *nll_out, *loss; /* sum [rows][2]: sum of exp, exponent of the label's word; nll [cap] */
+    const float *scale;
+    double weight;
+    int64_t n, cap, at, count, words, first;
+    cuda_view dh;
+    int32_t type, grad, uncut, type_part;
+} cuda_xent;
+
+typedef struct cuda_attn {
+    cuda_view q, k, v, out, lse, d_out, dq, dk, dv;
+    const int32_t *spans; /* [4][n_spans], row stride s_span */
+    int64_t s_span, n_spans;
+    float *delta;         /* scratch [tokens][heads]: out . d_out */
+    float scale;
+    int32_t causal, type, wide;
+} cuda_attn;
 
 #define CUDA_DEVICE_ENTRIES(X) \
     X(open, (const st_host *, int ordinal, const st_kernels *, st_device **, st_error *)) \
@@ -37,7 +121,28 @@ typedef struct cuda_walk {
     X(describe, (const st_device *, char *out, size_t n))
 
 #define CUDA_OP_ENTRIES(X) \
-    X(fill, (const st_queue *, const cuda_walk *, double value))
+    X(fill, (const st_queue *, const cuda_walk *, double value)) \
+    X(copy_elements, (const st_queue *, const cuda_walk *)) \
+    X(point, (const st_queue *, const cuda_point *)) \
+    X(adamw, (const st_queue *, const cuda_adamw *)) \
+    X(sumsq, (const st_queue *, const cuda_squares *)) \
+    X(norm, (const st_queue *, const cuda_norm *)) \
+    X(norm_bwd, (const st_queue *, const cuda_norm *)) \
+    X(colsum, (const st_queue *, const cuda_sums *)) \
+    X(rope, (const st_queue *, const cuda_rope *)) \
+    X(product, (const st_queue *, const cuda_product *)) \
+    X(grouped, (const st_queue *, const cuda_grouped *)) \
+    X(lookup, (const st_queue *, const cuda_lookup *)) \
+    X(lookup_table, (const st_queue *, const cuda_lookup *)) \
+    X(lookup_features, (const st_queue *, const cuda_lookup *)) \
+    X(move, (const st_queue *, const cuda_move *)) \
+    X(combine, (const st_queue *, const cuda_combine *)) \
+    X(xent_live, (const st_queue *, const cuda_xent *)) \
+    X(xent_rows, (const st_queue *, const cuda_xent *, int stage)) \
+    X(xent_add, (const st_queue *, const cuda_xent *)) \
+    X(xent_loss, (const st_queue *, const cuda_xent *)) \
+    X(attention, (const st_queue *, const cuda_attn *)) \
+    X(attention_bwd, (const st_queue *, const cuda_attn *))
 
 /* The private table of the kernel module. */
 #define CUDA_MEMBER(name, args) int (*name) args;
@@ -56,6 +161,10 @@ CUDA_DEVICE_ENTRIES(CUDA_DECLARE)
 CUDA_OP_ENTRIES(CUDA_DECLARE)
 void cuda_run_close(st_device *);
 int cuda_has_image(void); /* 1: this module holds code for the current device */
+/* c = act(from + bias) + beta c, behind a product */
+int cuda_finish(const st_queue *, const cuda_product *, const void *from, int64_t ld, int64_t stride, int32_t type,
+                float beta);
+int cuda_norm_rows_bwd(const st_queue *, const cuda_norm *); /* dr and n */
 #if defined(__cplusplus)
 }
 #endif

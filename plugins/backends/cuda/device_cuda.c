@@ -43,12 +43,15 @@ int cuda_run_open(const st_host *host, int ordinal, const st_kernels *kernels, s
     char words[256];
     cuda_device *d = calloc(1, sizeof *d);
     if (!d) return host->fail(error, ST_E_NOMEM, __FILE__, __LINE__, "cuda: no memory for the device record");
+    d->plans = calloc(CUDA_PLANS, cuda_plan_size());
     d->base.table = kernels->table;
     d->host = host;
     d->archs = kernels->archs;
     d->ordinal = ordinal;
-    int rc = look_at(d, error);
+    int rc = d->plans ? look_at(d, error)
+                      : host->fail(error, ST_E_NOMEM, __FILE__, __LINE__, "cuda: no memory for plans of products");
     if (rc != ST_OK) {
+        free(d->plans);
         free(d);
         return rc;
     }
@@ -73,6 +76,7 @@ void cuda_run_close(st_device *device)
         cudaFree(d->lane[i].workspace);
         cudaStreamDestroy(d->lane[i].stream);
     }
+    free(d->plans);
     free(d);
 }
 

@@ -22,7 +22,16 @@ typedef struct cuda_device {
     double gib;
     cuda_lane lane[CUDA_LANES];
     cuda_event *events; /* freed on close */
+    struct cuda_plan *plans; /* [CUDA_PLANS], see product_cuda.c */
 } cuda_device;
 
+size_t cuda_plan_size(void);
 ST_FN cuda_device *cuda_device_of(const st_queue *q) { return (cuda_device *)q->device; }
+ST_FN const cuda_lane *cuda_lane_of(const st_queue *q)
+{
+    const cuda_device *d = cuda_device_of(q);
+    for (int i = 1; i < d->n_lanes; i++)
+        if (d->lane[i].stream == q->stream) return &d->lane[i];
+    return &d->lane[0];
+}
 #endif

@@ -2,15 +2,48 @@
 # Module cuda: plain C, built everywhere. Kernel module cuda-cuda: with CUDA only.
 cuda_dir = plugins/backends/cuda
 plugins_LTLIBRARIES += plugins/cuda.la
-plugins_cuda_la_SOURCES = $(cuda_dir)/cuda.c $(cuda_dir)/cuda.h $(cuda_dir)/ops.h $(cuda_dir)/ops_point.c
+plugins_cuda_la_SOURCES = \
+  plugins/backends/check/check.c \
+  plugins/backends/check/check.h \
+  $(cuda_dir)/cuda.c \
+  $(cuda_dir)/cuda.h \
+  $(cuda_dir)/ops.h \
+  $(cuda_dir)/ops_attention.c \
+  $(cuda_dir)/ops_check.c \
+  $(cuda_dir)/ops_gemm.c \
+  $(cuda_dir)/ops_lookup.c \
+  $(cuda_dir)/ops_norm.c \
+  $(cuda_dir)/ops_point.c \
+  $(cuda_dir)/ops_xent.c
+plugins_cuda_la_CPPFLAGS = $(AM_CPPFLAGS)
 plugins_cuda_la_LDFLAGS = $(MODULE_LDFLAGS)
 
-cuda_kernels = $(cuda_dir)/point.cu
-cuda_kernel_headers = $(cuda_dir)/cuda.h $(cuda_dir)/device_cuda.h $(cuda_dir)/kernel.h
+cuda_kernels = \
+  $(cuda_dir)/attention.cu \
+  $(cuda_dir)/attention_dkv.cu \
+  $(cuda_dir)/attention_dq.cu \
+  $(cuda_dir)/attention_forward.cu \
+  $(cuda_dir)/attention_plain.cu \
+  $(cuda_dir)/copy.cu \
+  $(cuda_dir)/finish.cu \
+  $(cuda_dir)/grouped.cu \
+  $(cuda_dir)/move.cu \
+  $(cuda_dir)/point.cu \
+  $(cuda_dir)/rows.cu \
+  $(cuda_dir)/sums.cu \
+  $(cuda_dir)/xent.cu
+cuda_kernel_headers = \
+  $(cuda_dir)/attention.h \
+  $(cuda_dir)/attention_tile.h \
+  $(cuda_dir)/cuda.h \
+  $(cuda_dir)/device_cuda.h \
+  $(cuda_dir)/kernel.h \
+  $(cuda_dir)/mma.h \
+  $(cuda_dir)/walk.h
 EXTRA_DIST += $(cuda_kernel_headers)
 if HAVE_CUDA
 plugins_LTLIBRARIES += plugins/cuda-cuda.la
-plugins_cuda_cuda_la_SOURCES = $(cuda_dir)/device_cuda.c $(cuda_dir)/module_cuda.c $(cuda_kernels)
+plugins_cuda_cuda_la_SOURCES = $(cuda_dir)/device_cuda.c $(cuda_dir)/module_cuda.c $(cuda_dir)/product_cuda.c $(cuda_kernels)
 plugins_cuda_cuda_la_CPPFLAGS = $(CUDA_MODULE_CPPFLAGS)
 plugins_cuda_cuda_la_LDFLAGS = $(MODULE_LDFLAGS) $(CUDA_LDFLAGS)
 plugins_cuda_cuda_la_LIBADD = $(CUDA_LIBS)

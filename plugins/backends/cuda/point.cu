@@ -1,50 +1,85 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* point.cu - kernels that treat each element on its own. */
+/* point.cu - kernels that treat each element on its own: glu, act, add and their backward, AdamW. */
 #include "kernel.h"
+#include "walk.h"
 
-/* Element i, row-major, of tensor k: its place in memory. */
-DEVICE int64_t place(const cuda_walk &w, int k, int64_t i)
+template <int N> DEVICE void put_output(const cuda_walk &w, const int k, int64_t at, const float *y)
 {
-    int64_t at = 0;
-    for (int d = ST_DIMS - 1; d > 0; d--) {
-        at += i % w.dim[d] * w.stride[k][d];
-        i /= w.dim[d];
-    }
-    return at + i * w.stride[k][0];
+    if (w.data[k]) put_run<N>(w.data[k], w.type[k], at, y);
 }
 
-DEVICE void put_any(void *p, int32_t type, int64_t i, double x)
+template <int N> DEVICE void one_run(const cuda_point &p, const int64_t *at)
 {
-    switch (type) {
-    case ST_F64: ((double *)p)[i] = x; break;
-    case ST_I32: ((int32_t *)p)[i] = (int32_t)x; break;
-    case ST_I64: ((int64_t *)p)[i] = (int64_t)x; break;
-    case ST_U8: ((uint8_t *)p)[i] = (uint8_t)x; break;
-    default: put_real(p, type, i, (float)x);
+    const cuda_walk &w = p.walk;
+    float x[3][N], y[2][N]; /* inputs and outputs */
+    int inputs = p.what == CUDA_GLU_BWD ? 3 : p.what == CUDA_ACT ? 1 : 2;
+#pragma unroll
+    for (int k = 0; k < 3; k++)
+        if (k < inputs && w.data[k]) get_run<N>(w.data[k], w.type[k], at[k], x[k]);
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        switch (p.what) {
+        case CUDA_GLU: y[0][j] = act_value(p.act, x[0][j]) * x[1][j]; break;
+        case CUDA_GLU_BWD:
+            y[0][j] = x[2][j] * x[1][j] * act_slope(p.act, x[0][j]);
+            y[1][j] = x[2][j] * act_value(p.act, x[0][j]);
+            break;
+        case CUDA_ACT: y[0][j] = act_value(p.act, x[0][j]); break;
+        case CUDA_ACT_BWD: y[0][j] = x[1][j] * act_slope(p.act, x[0][j]); break;
+        default: y[0][j] = w.data[1] ? p.a * x[0][j] + p.b * x[1][j] : p.a * x[0][j];
+        }
+    }
+    switch (p.what) { /* outputs follow the inputs; their numbers are constants, so that nothing leaves the registers */
+    case CUDA_ACT: put_output<N>(w, 1, at[1], y[0]); break;
+    case CUDA_GLU_BWD:
+        put_output<N>(w, 3, at[3], y[0]);
+        put_output<N>(w, 4, at[4], y[1]);
+        break;
+    default: put_output<N>(w, 2, at[2], y[0]);
     }
 }
 
-static __global__ void __launch_bounds__(CUDA_THREADS) fill_kernel(cuda_walk w, int64_t n, double value)
+template <int N> KERNEL(CUDA_THREADS) point_kernel(const cuda_point p)
 {
+    int64_t at[CUDA_WALKED], runs = p.walk.n / N, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < runs; i += step) {
+        walk_places<CUDA_WALKED>(p.walk, i * N, at);
+        one_run<N>(p, at);
+    }
+}
+
+extern "C" int cuda_run_point(const st_queue *q, const cuda_point *p)
+{
+    int64_t runs = p->walk.wide ? p->walk.n / CUDA_WIDE : p->walk.n;
+    unsigned blocks = cuda_blocks(cuda_div_up(runs, CUDA_THREADS), CUDA_MOST_BLOCKS);
+    if (!p->walk.n) return ST_OK;
+    if (p->walk.wide) point_kernel<CUDA_WIDE><<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*p);
+    else point_kernel<1><<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*p);
+    return st_cuda_launched(q, "point");
+}
+
+/* ---- AdamW with decoupled decay; hyper, clip and skip are read on the device ---- */
+KERNEL(CUDA_THREADS) adamw_kernel(const cuda_adamw a)
+{
+    if (a.skip && *a.skip != 0.0f) return; /* NaN also: it is not equal to 0 */
+    const float lr = a.hyper[0], decay = a.hyper[1], beta1 = a.hyper[2], beta2 = a.hyper[3], eps = a.hyper[4];
+    const float c1 = a.hyper[5], c2 = a.hyper[6], rest1 = a.hyper[7], rest2 = a.hyper[8];
+    const float clip = a.clip ? *a.clip : 1.0f;
     int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
-        put_any(w.data[0], w.type[0], place(w, 0, i), value);
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.n; i += step) {
+        float g = clip * a.grad[i], old = a.master[i];
+        float m = beta1 * a.m[i] + rest1 * g, v = beta2 * a.v[i] + rest2 * g * g;
+        float now = old - lr * (decay * old + m / c1 / (sqrtf(v / c2) + eps));
+        a.m[i] = m;
+        a.v[i] = v;
+        a.master[i] = now;
+        if (a.weight) put_real(a.weight, a.weight_type, i, now);
+    }
 }
 
-extern "C" int cuda_run_fill(const st_queue *q, const cuda_walk *w, double value)
+extern "C" int cuda_run_adamw(const st_queue *q, const cuda_adamw *a)
 {
-    int64_t n = w->dim[0] * w->dim[1] * w->dim[2] * w->dim[3];
-    unsigned blocks = cuda_blocks(cuda_div_up(n, CUDA_THREADS), CUDA_MOST_BLOCKS);
-    if (!n) return ST_OK;
-    fill_kernel<<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*w, n, value);
-    return st_cuda_launched(q, "fill");
-}
-
-/* Asked while the device is opened: is there code for it? */
-extern "C" int cuda_has_image(void)
-{
-    struct cudaFuncAttributes attributes;
-    bool good = cudaFuncGetAttributes(&attributes, fill_kernel) == cudaSuccess;
-    cudaGetLastError();
-    return good;
+    unsigned blocks = cuda_blocks(cuda_div_up(a->n, CUDA_THREADS * 4), CUDA_MOST_BLOCKS);
+    adamw_kernel<<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*a);
+    return st_cuda_launched(q, "adamw");
 }
