@@ -57,9 +57,8 @@ int st_checkpoint_load(const char *dir, st_model *, int optimizer, st_error *);
 int st_checkpoint_load_hf(const char *dir, st_model *, st_log *, st_error *);
 /* The same from files that together are one model. */
 int st_checkpoint_load_hf_files(const char *const *paths, int n, st_model *, st_log *, st_error *);
-/* The part of a weight that one file tensor holds: copies between `whole` (weight->count values) and `part`. */
-enum { ST_PART_OUT = 0, ST_PART_IN = 1 };
-void st_weight_part(const st_model_weight *, const st_file_name *, double *whole, double *part, int direction);
+/* The part of a weight that one file tensor holds, out of `whole` (weight->count values). */
+void st_weight_part(const st_model_weight *, const st_file_name *, const double *whole, double *part);
 int64_t st_weight_part_count(const st_model_weight *, const st_file_name *);
 
 /* private to this room */

@@ -48,15 +48,20 @@ static int32_t weight_of(const st_model *m, const char *path)
     return -1;
 }
 
-/* Weights of another precision, by value: an f32 checkpoint starts an f64 run. */
+/* Weights of another precision, by value and in pieces: an f32 checkpoint starts an f64 run. */
 static int read_values(st_model *m, const st_state_tensor *s, const st_file_tensor *t, st_error *e)
 {
+    enum { PIECE = 1 << 16 };
     int32_t weight = weight_of(m, s->name);
-    double *values = malloc((size_t)(t->count ? t->count : 1) * sizeof *values);
-    int rc = values ? st_tensor_to_f64(t, values, e) : st_fail(e, ST_E_NOMEM, "no memory to load %s", s->name);
+    double *values = malloc(PIECE * sizeof *values);
+    int rc = values ? ST_OK : st_fail(e, ST_E_NOMEM, "no memory to load %s", s->name);
 
     if (rc == ST_OK && weight < 0) rc = st_fail(e, ST_E_INTERNAL, "%s is no weight of the model", s->name);
-    if (rc == ST_OK) rc = st_model_write(m, weight, values, e);
+    for (int64_t i = 0; i < t->count && rc == ST_OK; i += PIECE) {
+        int64_t n = t->count - i < PIECE ? t->count - i : PIECE;
+        rc = st_tensor_part_to_f64(t, i, n, values, e);
+        if (rc == ST_OK) rc = st_model_write_at(m, weight, i, values, n, e);
+    }
     free(values);
     return rc;
 }
@@ -64,9 +69,14 @@ static int read_values(st_model *m, const st_state_tensor *s, const st_file_tens
 static int read_state(st_model *m, const st_state_tensor *s, int i, const st_file_tensor *t, const char *path,
                       st_error *e)
 {
+    int rc;
+
     ST_TRY(check_shape(s, t, path, e));
-    if (t->dtype == s->dtype) return st_model_state_write(m, i, t->data, e);
-    if (!s->optimizer) return read_values(m, s, t, e);
+    if (t->dtype == s->dtype || !s->optimizer) {
+        rc = t->dtype == s->dtype ? st_model_state_write(m, i, t->data, e) : read_values(m, s, t, e);
+        st_tensor_done(t);
+        return rc;
+    }
     return st_fail(e, ST_E_CONFIG, "%s: tensor %s is %s, this run has another precision", path, s->name, t->dtype_name);
 }
 

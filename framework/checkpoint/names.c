@@ -11,7 +11,10 @@
 
 /* What a file tensor can hold of a weight, the whole or one entry of dimension 0, seen as [outer, rows, inner] around
  * its section dimension. */
-typedef struct view { int64_t at, outer, rows, inner; bool leads; } view; /* leads: nothing stands before the rows */
+typedef struct view {
+    int64_t at, outer, rows, inner;
+    bool leads;
+} view; /* leads: nothing stands before the rows */
 
 static view view_of(const st_model_weight *w, const st_file_name *f)
 {
@@ -31,16 +34,19 @@ int64_t st_weight_part_count(const st_model_weight *w, const st_file_name *f)
     return v.outer * f->n * v.inner;
 }
 
-void st_weight_part(const st_model_weight *w, const st_file_name *f, double *whole, double *part, int direction)
+/* Runs of a weight that one after the other are what the tensor holds. */
+static int64_t run_length(const view *v, const st_file_name *f) { return f->n * v->inner; }
+static int64_t run_at(const view *v, const st_file_name *f, int64_t o)
+{
+    return v->at + (o * v->rows + f->first) * v->inner;
+}
+
+void st_weight_part(const st_model_weight *w, const st_file_name *f, const double *whole, double *part)
 {
     view v = view_of(w, f);
+    int64_t n = run_length(&v, f);
 
-    for (int64_t o = 0; o < v.outer; o++) {
-        double *in_whole = whole + v.at + (o * v.rows + f->first) * v.inner, *in_part = part + o * f->n * v.inner;
-        size_t bytes = (size_t)(f->n * v.inner) * sizeof(double);
-        if (direction == ST_PART_IN) memcpy(in_whole, in_part, bytes);
-        else memcpy(in_part, in_whole, bytes);
-    }
+    for (int64_t o = 0; o < v.outer; o++) memcpy(part + o * n, whole + run_at(&v, f, o), (size_t)n * sizeof *part);
 }
 
 static void list_dims(const int64_t *dim, int nd, char *out, size_t size)
@@ -58,13 +64,14 @@ typedef struct load {
     const char *dir;
     const st_file_name *names;
     const char **sorted;
+    double *piece; /* PIECE values on their way from the file to the model */
     int n;
 } load;
+enum { PIECE = 1 << 16 };
 
-static int read_part(const load *l, const st_model_weight *w, const st_file_name *f, double *whole, double *part,
-                     st_error *e)
+static int check_part(const load *l, const st_model_weight *w, const st_file_name *f, const st_file_tensor *t,
+                      st_error *e)
 {
-    const st_file_tensor *t = st_shards_find(l->file, f->file_name);
     int64_t want = st_weight_part_count(w, f), lead = view_of(w, f).leads ? f->n : w->dim[f->entry >= 0];
     char have[128], need[128];
 
@@ -84,34 +91,41 @@ static int read_part(const load *l, const st_model_weight *w, const st_file_name
         st_error_hint(e, "compare the spec's sizes with the folder's config.json");
         return ST_E_CONFIG;
     }
-    ST_TRY(st_tensor_to_f64(t, part, e));
-    st_weight_part(w, f, whole, part, ST_PART_IN);
     return ST_OK;
 }
 
-static int read_weight(const load *l, st_model *m, int32_t index, const st_model_weight *w, double *whole, double *part,
-                       st_error *e)
+/* From the mapped file in pieces, so that no tensor is ever in memory a second time. */
+static int read_part(const load *l, st_model *m, const st_model_weight *w, const st_file_name *f, st_error *e)
 {
-    int found = 0;
+    const st_file_tensor *t = st_shards_find(l->file, f->file_name);
+    view v = view_of(w, f);
+    int64_t n = run_length(&v, f);
 
-    for (int i = 0; i < l->n; i++) {
-        if (l->names[i].weight != index) continue;
-        ST_TRY(read_part(l, w, &l->names[i], whole, part, e));
-        found = 1;
-    }
-    if (found) return st_model_write(m, index, whole, e);
-    return st_fail(e, ST_E_CONFIG, "weight %s has no HuggingFace name, so %s cannot fill it", w->path, l->dir);
+    ST_TRY(check_part(l, w, f, t, e));
+    for (int64_t o = 0; o < v.outer; o++)
+        for (int64_t i = 0; i < n; i += PIECE) {
+            int64_t k = n - i < PIECE ? n - i : PIECE;
+            ST_TRY(st_tensor_part_to_f64(t, o * n + i, k, l->piece, e));
+            ST_TRY(st_model_write_at(m, f->weight, run_at(&v, f, o) + i, l->piece, k, e));
+        }
+    st_tensor_done(t);
+    return ST_OK;
 }
 
 static int load_weight(const load *l, st_model *m, int32_t index, const st_model_weight *w, st_error *e)
 {
-    double *whole = calloc((size_t)w->count, sizeof *whole), *part = malloc((size_t)w->count * sizeof *part);
-    int rc = whole && part ? read_weight(l, m, index, w, whole, part, e)
-                           : st_fail(e, ST_E_NOMEM, "no memory to load %s (%lld values)", w->path, (long long)w->count);
+    int64_t filled = 0;
 
-    free(whole);
-    free(part);
-    return rc;
+    for (int i = 0; i < l->n; i++) {
+        if (l->names[i].weight != index) continue;
+        ST_TRY(read_part(l, m, w, &l->names[i], e));
+        filled += st_weight_part_count(w, &l->names[i]);
+    }
+    if (!filled)
+        return st_fail(e, ST_E_CONFIG, "weight %s has no HuggingFace name, so %s cannot fill it", w->path, l->dir);
+    if (filled == w->count) return ST_OK;
+    return st_fail(e, ST_E_INTERNAL, "weight %s: its names in files cover %lld of %lld values", w->path,
+                   (long long)filled, (long long)w->count);
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -123,7 +137,9 @@ static bool ends_with(const char *text, const char *end)
 static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
 static bool is_named(const load *l, const char *name)
-{ return bsearch(&name, l->sorted, (size_t)l->n, sizeof *l->sorted, by_name) != NULL; }
+{
+    return bsearch(&name, l->sorted, (size_t)l->n, sizeof *l->sorted, by_name) != NULL;
+}
 
 /* A tied model reads the embedding alone; a head of the file's own that differs would be lost without a word. */
 static int check_tied_head(const load *l, st_error *e)
@@ -194,8 +210,8 @@ static void tell_oddities(const load *l, st_log *log)
     if (st_shards_warning(l->file)) st_log_write(log, 2, "checkpoint", "%s", st_shards_warning(l->file));
     if (declared > 0 && !held)
         st_log_write(log, 2, "checkpoint",
-                     "%s: config.json declares %lld multi-token-prediction layer%s, but there is no tensor mtp.*", l->dir,
-                     (long long)declared, declared > 1 ? "s" : "");
+                     "%s: config.json declares %lld multi-token-prediction layer%s, but there is no tensor mtp.*",
+                     l->dir, (long long)declared, declared > 1 ? "s" : "");
     if (held && !taken)
         st_log_write(log, 3, "checkpoint", "%s: %d tensors mtp.* are left out: the pattern has no such depth", l->dir,
                      held);
@@ -226,7 +242,9 @@ static int load_all(st_shards *file, const char *dir, st_model *m, st_log *log, 
     l.n = st_model_file_names(m, "hf", st_family_maps(), has_name, file, &l.names);
     if (l.n < 0) return st_fail(e, l.n, "weights cannot be named as files do: %s", st_code_name(l.n));
     l.sorted = malloc((size_t)(l.n ? l.n : 1) * sizeof *l.sorted);
-    rc = l.sorted ? load_named(&l, m, log, e) : st_fail(e, ST_E_NOMEM, "no memory for the names of %s", dir);
+    l.piece = malloc(PIECE * sizeof *l.piece);
+    rc = l.sorted && l.piece ? load_named(&l, m, log, e) : st_fail(e, ST_E_NOMEM, "no memory for the names of %s", dir);
+    free(l.piece);
     free(l.sorted);
     return rc;
 }

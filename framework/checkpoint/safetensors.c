@@ -7,9 +7,9 @@
  * that the file merely claims is ever allocated. Names point into the parsed header, data into the mapping. A file
  * that another process shortens while it is open cannot be guarded against: the writer of this room never changes a
  * file in place. */
-#include "config.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_format.h"
+#include "config.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -369,40 +369,56 @@ static double from_brain(uint16_t h)
 }
 
 #define EACH(T, convert) \
-    for (int64_t i = 0; i < t->count; i++) { \
+    for (int64_t i = 0; i < n; i++) { \
         T v; \
-        memcpy(&v, (const char *)t->data + (size_t)i * sizeof v, sizeof v); \
+        memcpy(&v, (const char *)t->data + (size_t)(first + i) * sizeof v, sizeof v); \
         out[i] = (convert); \
     } \
     return ST_OK
 
-static int whole_numbers(const st_file_tensor *t, double *out, st_error *e)
+static int whole_numbers(const st_file_tensor *t, int64_t first, int64_t n, double *out, st_error *e)
 {
     const int64_t exact = INT64_C(1) << 53;
 
-    for (int64_t i = 0; i < t->count; i++) {
+    for (int64_t i = 0; i < n; i++) {
         int64_t v;
-        memcpy(&v, (const char *)t->data + (size_t)i * sizeof v, sizeof v);
+        memcpy(&v, (const char *)t->data + (size_t)(first + i) * sizeof v, sizeof v);
         if (v > exact || v < -exact)
             return st_fail(e, ST_E_DATA, "tensor '" NAME_FMT "': element %" PRId64 " = %" PRId64 " has no exact double",
-                           NAME_ARGS(t->name), i, v);
+                           NAME_ARGS(t->name), first + i, v);
         out[i] = (double)v;
     }
     return ST_OK;
 }
 
-int st_tensor_to_f64(const st_file_tensor *t, double *out, st_error *e)
+int st_tensor_part_to_f64(const st_file_tensor *t, int64_t first, int64_t n, double *out, st_error *e)
 {
+    if (first < 0 || n < 0 || first > t->count - n)
+        return st_fail(e, ST_E_INTERNAL, "tensor '" NAME_FMT "': elements %" PRId64 " to %" PRId64 " of %" PRId64,
+                       NAME_ARGS(t->name), first, first + n, t->count);
     switch (t->dtype) {
     case ST_F64: EACH(double, v);
     case ST_F32: EACH(float, v);
     case ST_BF16: EACH(uint16_t, from_brain(v));
     case ST_F16: EACH(uint16_t, from_half(v));
-    case ST_I64: return whole_numbers(t, out, e);
+    case ST_I64: return whole_numbers(t, first, n, out, e);
     case ST_I32: EACH(int32_t, v);
     case ST_U8: EACH(uint8_t, v);
     default:
         return st_fail(e, ST_E_UNSUPPORTED, "tensor '" NAME_FMT "': values of dtype %s cannot be used here",
                        NAME_ARGS(t->name), t->dtype_name);
     }
+}
+
+int st_tensor_to_f64(const st_file_tensor *t, double *out, st_error *e)
+{
+    return st_tensor_part_to_f64(t, 0, t->count, out, e);
+}
+
+void st_tensor_done(const st_file_tensor *t)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)t->data;
+    const uintptr_t first = (at + page - 1) / page * page, end = (at + t->bytes) / page * page;
+
+    if (first < end) (void)madvise((char *)(uintptr_t)t->data + (first - at), end - first, MADV_DONTNEED);
 }

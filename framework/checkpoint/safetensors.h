@@ -19,8 +19,11 @@ void st_tensors_close(st_tensors *);
 int st_tensors_list(const st_tensors *, const st_file_tensor **);
 const st_file_tensor *st_tensors_find(const st_tensors *, const char *name);
 const char *st_tensors_metadata(const st_tensors *, const char *key);  /* "__metadata__"; NULL               */
-/* Floats and integers as double; an integer that double cannot hold is refused. */
-int st_tensor_to_f64(const st_file_tensor *, double *out, st_error *);
+/* Floats and integers as double, elements [first, first + n); an integer that double cannot hold is refused. */
+int st_tensor_part_to_f64(const st_file_tensor *, int64_t first, int64_t n, double *out, st_error *);
+int st_tensor_to_f64(const st_file_tensor *, double *out, st_error *); /* all of it */
+/* It was read: its pages of the mapped file need not stay in memory. Reading it again is only slower. */
+void st_tensor_done(const st_file_tensor *);
 
 /* A model's weights as they are published: one file, or a folder with model.safetensors, or with shards and their index
  * model.safetensors.index.json. All shards are opened and compared with the index before anything is given out. */

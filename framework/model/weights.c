@@ -351,6 +351,16 @@ int st_model_write(st_model *m, int32_t weight, const double *in, st_error *e)
     return model_write_weight(m, m->weights[weight], 0, in, m->weights[weight]->pub.count, e);
 }
 
+int st_model_write_at(st_model *m, int32_t weight, int64_t first, const double *in, int64_t n, st_error *e)
+{
+    ST_TRY(check_weight(m, weight, e));
+    const st_model_weight *w = &m->weights[weight]->pub;
+    if (first < 0 || n < 0 || first > w->count - n)
+        return st_fail(e, ST_E_INTERNAL, "elements %lld to %lld of %s, which has %lld", (long long)first,
+                       (long long)(first + n), w->path, (long long)w->count);
+    return model_write_weight(m, m->weights[weight], first, in, n, e);
+}
+
 int st_model_write_grad(st_model *m, int32_t weight, const double *in, st_error *e)
 {
     st_tensor t;

@@ -286,7 +286,7 @@ int st_parity_gradient(st_parity *p, st_model *m, const st_file_name *f, int nee
     part = ST_NEW_N(p->arena, double, w->count);
     if (!whole || !part) return st_fail(e, ST_E_NOMEM, "no memory to compare %s", key);
     ST_TRY(st_model_read(m, f->weight, ST_READ_GRAD, whole, e));
-    st_weight_part(w, f, whole, part, ST_PART_OUT);
+    st_weight_part(w, f, whole, part);
     return st_parity_compare(p, key, want, part, n, ST_BY_NORM, st_parity_gate(p, ST_PARITY_GRADIENT_F32), e);
 }
 

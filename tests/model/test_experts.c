@@ -4,6 +4,8 @@
 #include "checkpoint/checkpoint.h"
 #include "fixture.h"
 #include <math.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define EXPERTS_WITH(run, pattern, keys) \
@@ -321,7 +323,7 @@ static void write_file(fixture *f, const char *path, const st_file_name *names, 
     for (int i = 0; i < n - leave_out; i++) {
         int64_t count = st_weight_part_count(w[names[i].weight], &names[i]);
         double *whole = values(f, names[i].weight, ST_READ_WEIGHT), *part = ST_NEW_N(f->arena, double, count);
-        st_weight_part(w[names[i].weight], &names[i], whole, part, ST_PART_OUT);
+        st_weight_part(w[names[i].weight], &names[i], whole, part);
         need_ok(st_tensors_write(out, part, (size_t)count * sizeof *part, &e), &e);
     }
     need_ok(st_tensors_finish(out, &e), &e);
@@ -371,9 +373,50 @@ static void all_ways_to_keep_experts_load(void **state)
     fixture_close(g);
 }
 
+/* A weight is never in memory a second time: what loading may map beside the file is a fraction of one. */
+static void loading_takes_no_copy_of_a_weight(void **state)
+{
+#ifdef __SANITIZE_ADDRESS__
+    skip(); /* its shadow has no limit */
+#endif
+    static const char spec[] =
+        "[run]\n[stack]\npattern = *-\nhidden = 64\nvocab = 100000\n[layer.*]\nheads = 4\nkv_heads = 2\nhead_dim = 8\n"
+        "[layer.-]\nwidth = 8\n[optimizer]\nplugin = adamw\n[batch]\ntokens = 8\n";
+    enum { ROOM = 4 << 20 }; /* the embedding has 25.6 MB, as doubles 51.2 MB */
+    fixture *f = fixture_open(spec, 1);
+    const char *folder = getenv("TMPDIR");
+    const st_file_name *names;
+    struct rlimit was, less;
+    struct stat info;
+    long pages = 0;
+    char path[512];
+    st_error e = {0};
+
+    snprintf(path, sizeof path, "%s/strata-large-%ld.safetensors", folder ? folder : "/tmp", (long)getpid());
+    int n = st_family_names(f->model, "hf", &names);
+    write_file(f, path, names, n, 0);
+    assert_int_equal(stat(path, &info), 0);
+    FILE *now = fopen("/proc/self/statm", "r");
+    assert_non_null(now);
+    assert_int_equal(fscanf(now, "%ld", &pages), 1);
+    fclose(now);
+    assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
+    less = was;
+    less.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (rlim_t)info.st_size + ROOM;
+    assert_int_equal(setrlimit(RLIMIT_AS, &less), 0);
+    int rc = st_checkpoint_load_hf(path, f->model, f->base->log, &e);
+    void *volatile copy = malloc(2 * (size_t)info.st_size); /* the limit does refuse what is too much */
+    assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
+    need_ok(rc, &e);
+    assert_null(copy);
+    unlink(path);
+    fixture_close(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loading_takes_no_copy_of_a_weight), /* first: later ones leave memory that is free again */
         cmocka_unit_test(gradients_equal_differences),
         cmocka_unit_test(balance_is_exact_over_micro_batches),
         cmocka_unit_test(balance_is_exact_over_layers),
