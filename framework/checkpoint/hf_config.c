@@ -10,6 +10,7 @@
 typedef struct reader {
     const char *path;
     st_error *error;
+    json_t *processor; /* preprocessor_config.json beside it; NULL: there is none */
 } reader;
 
 static int missing(const reader *r, const char *where, const char *key)
@@ -262,6 +263,69 @@ static int position_side(const reader *r, json_t *vision, int64_t *side)
     return st_fail(r->error, ST_E_CONFIG, "%s: num_position_embeddings = %lld is no square", r->path, (long long)n);
 }
 
+/* ---- pictures, as the processor's file has them ---- */
+
+/* Both files tell how pictures are cut: a folder in which they disagree is not one model's. */
+static int check_processor(const reader *r, const char *key, const char *of_vision, int64_t given)
+{
+    json_t *v = json_object_get(r->processor, key);
+
+    if (!v || (json_is_integer(v) && json_integer_value(v) == given)) return ST_OK;
+    return st_fail(r->error, ST_E_CONFIG, "%s: vision_config.%s is %lld, but %s in preprocessor_config.json is %lld",
+                   r->path, of_vision, (long long)given, key, (long long)json_integer_value(v));
+}
+
+/* Pixels stand under a key of their own, or in `size` under the name of an edge, though they are no edge. */
+static int write_pixels(const reader *r, const char *key, const char *edge, int64_t *pixels, st_buf *out)
+{
+    json_t *v = json_object_get(r->processor, key);
+
+    *pixels = 0;
+    if (!v) v = json_object_get(json_object_get(r->processor, "size"), edge);
+    if (!v || json_is_null(v)) return ST_OK;
+    *pixels = json_integer_value(v);
+    if (*pixels < 1 || *pixels > INT32_MAX)
+        return st_fail(r->error, ST_E_CONFIG, "%s: preprocessor_config.json: %s must be a whole number from 1 to %d",
+                       r->path, key, INT32_MAX);
+    st_buf_printf(out, "%s = %lld\n", key, (long long)*pixels);
+    return ST_OK;
+}
+
+static int write_channels(const reader *r, const char *key, st_buf *out)
+{
+    json_t *list = json_object_get(r->processor, key);
+    char number[32];
+
+    if (!list) return ST_OK;
+    for (size_t i = 0; i < 3; i++) {
+        json_t *v = json_array_get(list, i);
+        if (json_array_size(list) != 3 || !json_is_number(v))
+            return st_fail(r->error, ST_E_CONFIG, "%s: preprocessor_config.json: %s must be three numbers", r->path,
+                           key);
+        st_format_float(json_number_value(v), number);
+        st_buf_printf(out, i ? ",%s" : "%s = %s", i ? number : key, number);
+    }
+    st_buf_puts(out, "\n");
+    return ST_OK;
+}
+
+static int write_processor(const reader *r, int64_t patch, int64_t frames, int64_t merge, st_buf *out)
+{
+    int64_t least, most;
+
+    if (!r->processor) return ST_OK;
+    ST_TRY(check_processor(r, "patch_size", "patch_size", patch));
+    ST_TRY(check_processor(r, "temporal_patch_size", "temporal_patch_size", frames));
+    ST_TRY(check_processor(r, "merge_size", "spatial_merge_size", merge));
+    ST_TRY(write_pixels(r, "min_pixels", "shortest_edge", &least, out));
+    ST_TRY(write_pixels(r, "max_pixels", "longest_edge", &most, out));
+    if (least && most && least > most)
+        return st_fail(r->error, ST_E_CONFIG, "%s: preprocessor_config.json: min_pixels = %lld, max_pixels = %lld",
+                       r->path, (long long)least, (long long)most);
+    ST_TRY(write_channels(r, "image_mean", out));
+    return write_channels(r, "image_std", out);
+}
+
 static int write_encoder(const reader *r, json_t *text, json_t *vision, st_buf *out)
 {
     int64_t depth, hidden, heads, width, patch, frames, merge, side;
@@ -283,6 +347,7 @@ static int write_encoder(const reader *r, json_t *text, json_t *vision, st_buf *
                   "patch = %lld\ntemporal_patch = %lld\nmerge = %lld\nposition_side = %lld\n",
                   (long long)depth, (long long)hidden, (long long)patch, (long long)frames, (long long)merge,
                   (long long)side);
+    ST_TRY(write_processor(r, patch, frames, merge, out));
     st_buf_printf(out,
                   "\n[layer.V]\nplugin = attention\nheads = %lld\nkv_heads = %lld\nhead_dim = %lld\ngate = no\n"
                   "qk_norm = no\nbias = yes\ncausal = no\nnames = vision\n",
@@ -303,23 +368,35 @@ static int write_all(const reader *r, json_t *top, st_buf *out)
     return json_is_object(vision) ? write_encoder(r, text, vision, out) : ST_OK;
 }
 
-int st_hf_config_spec(const char *path, st_buf *out, st_error *e)
+static int read_object(const char *path, st_arena *arena, json_t **out, st_error *e)
 {
-    st_arena *arena = st_arena_create(0);
-    reader r = {path, e};
     json_error_t why;
     char *text;
     size_t n;
-    int rc = arena ? st_file_read(path, arena, &text, &n, e) : st_fail(e, ST_E_NOMEM, "no memory to read %s", path);
+
+    *out = NULL;
+    if (!path) return st_fail(e, ST_E_NOMEM, "no memory for a path");
+    ST_TRY(st_file_read(path, arena, &text, &n, e));
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+    if (!*out) return st_fail_at(e, ST_E_CONFIG, path, why.line, why.column, "%s", why.text);
+    return json_is_object(*out) ? ST_OK : st_fail(e, ST_E_CONFIG, "%s: no JSON object", path);
+}
+
+int st_hf_config_spec(const char *path, st_buf *out, st_error *e)
+{
+    st_arena *arena = st_arena_create(0);
+    reader r = {path, e, NULL};
+    json_t *config = NULL;
+    int rc = arena ? read_object(path, arena, &config, e) : st_fail(e, ST_E_NOMEM, "no memory to read %s", path);
 
     if (rc == ST_OK) {
-        json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
-        if (!j) rc = st_fail_at(e, ST_E_CONFIG, path, why.line, why.column, "%s", why.text);
-        else if (!json_is_object(j)) rc = st_fail(e, ST_E_CONFIG, "%s: no JSON object", path);
-        else rc = write_all(&r, j, out);
-        json_decref(j);
+        char *beside = st_path_join(arena, st_path_dir(arena, path), "preprocessor_config.json");
+        if (!beside || st_path_exists(beside)) rc = read_object(beside, arena, &r.processor, e);
     }
+    if (rc == ST_OK) rc = write_all(&r, config, out);
     if (rc == ST_OK && out->failed) rc = st_fail(e, ST_E_NOMEM, "no memory for the spec of %s", path);
-    if (arena) st_arena_destroy(arena);
+    json_decref(r.processor);
+    json_decref(config);
+    st_arena_destroy(arena);
     return rc;
 }

@@ -28,6 +28,33 @@ must 'it can be planned' exits 0 'head.mtp.2.layers.0' "$strata" plan whole.ini
 sed -i 's/"mtp_num_hidden_layers": 2/"mtp_num_hidden_layers": -2/' "$model/config.json"
 must 'a wrong number is refused' exits 1 'mtp_num_hidden_layers must be' "$strata" spec from-hf "$model"
 
+# ---- what the processor's file says of pictures ----
+cp "$ST_SRCDIR/tests/golden/dense-vl/config.json" "$model/"
+processor() { printf '%s\n' "$1" > "$model/preprocessor_config.json"; }
+processor '{"size": {"shortest_edge": 4096, "longest_edge": 65536}, "patch_size": 16, "temporal_patch_size": 2,
+    "merge_size": 2, "image_mean": [0.5, 0.25, 0.5], "image_std": [0.5, 0.5, 1]}'
+must 'pixels are taken from the edges of size' writes 'max_pixels = 65536'
+must 'both' writes 'min_pixels = 4096'
+must 'means by channel' writes 'image_mean = 0.5,0.25,0.5'
+must 'deviations' writes 'image_std = 0.5,0.5,1'
+must 'the spec can train' sh -c '"$0" spec from-hf "$1" -o pictures.ini && "$0" check pictures.ini' "$strata" "$model"
+processor '{"min_pixels": 8192, "max_pixels": 32768, "size": {"shortest_edge": 4096, "longest_edge": 65536}}'
+must 'keys of their own go first' writes 'min_pixels = 8192'
+refuses() { exits 1 "$1" "$strata" spec from-hf "$model"; } # TEXT
+processor '{"patch_size": 14}'
+must 'another size of patches is refused' refuses 'vision_config.patch_size is 16, but patch_size in preprocessor_config.json is 14'
+processor '{"merge_size": 4}'
+must 'another merge too' refuses 'spatial_merge_size is 2, but merge_size in preprocessor_config.json is 4'
+processor '{"min_pixels": 0}'
+must 'no pixels are refused' refuses 'min_pixels must be a whole number from 1'
+processor '{"min_pixels": 9, "max_pixels": 8}'
+must 'a range without pixels is refused' refuses 'min_pixels = 9, max_pixels = 8'
+processor '{"image_std": [1, 2]}'
+must 'two channels are refused' refuses 'image_std must be three numbers'
+processor '{"size": '
+must 'a file cut short is refused by place' refuses 'preprocessor_config.json:2'
+rm "$model/preprocessor_config.json"
+
 must 'a folder without config.json is refused' exits 1 '. holds no config.json' "$strata" spec from-hf .
 must 'a missing folder is refused' exits 1 'there is no folder nowhere' "$strata" spec from-hf nowhere
 must 'another source is wrong usage' exits 2 "not 'from-gguf'" "$strata" spec from-gguf "$model"
