@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/safetensors_format.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,7 +78,8 @@ static int read_state(st_model *m, const st_state_tensor *s, int i, const st_fil
         st_tensor_done(t);
         return rc;
     }
-    return st_fail(e, ST_E_CONFIG, "%s: tensor %s is %s, this run has another precision", path, s->name, t->dtype_name);
+    return st_fail(e, ST_E_CONFIG, "%s: tensor %s is %s, the run's is %s", path, s->name, t->dtype_name,
+                   st_format_type_of(s->dtype)->name);
 }
 
 /* Tensors that the model has no place for: the first by name, and how many. */

@@ -90,9 +90,17 @@ static int write_spec(st_spec *spec, st_arena *arena, st_checkpoint_texts *out, 
     st_buf text = {0}, stored = {0};
     st_spec *copy = NULL;
     st_diags d = {0};
+    size_t bad;
     int rc;
 
     st_spec_write(spec, &text);
+    if (!text.failed && !st_utf8_valid(text.data, text.n, &bad)) {
+        st_buf_free(&text);
+        st_fail(e, ST_E_UNSUPPORTED, "%s: a path of it is not UTF-8, which the spec of a checkpoint must be",
+                st_spec_path(spec));
+        st_error_hint(e, "move the spec and its data into folders whose names are UTF-8");
+        return ST_E_UNSUPPORTED;
+    }
     rc = text.failed ? ST_E_NOMEM : st_spec_parse("spec.ini", text.data, text.n, "/", &copy, &d);
     if (rc == ST_OK && out->tokenizer)
         rc = st_spec_put(copy, "tokenizer", "path", "tokenizer.json", ST_FROM_FILE, NULL);

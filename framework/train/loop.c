@@ -112,7 +112,8 @@ static void log_warnings(st_run *r, st_diags *d)
 {
     for (int32_t i = 0; i < d->n; i++) {
         const st_error *w = &d->item[i].error;
-        if (w->file[0]) st_log_write(r->base->log, 2, "spec", "%s:%d: %s", w->file, w->line, w->message);
+        if (w->line > 0) st_log_write(r->base->log, 2, "spec", "%s:%d: %s", w->file, w->line, w->message);
+        else if (w->file[0]) st_log_write(r->base->log, 2, "spec", "%s: %s", w->file, w->message);
         else st_log_write(r->base->log, 2, "spec", "%s", w->message);
     }
     *d = (st_diags){0};

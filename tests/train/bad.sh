@@ -72,4 +72,19 @@ must 'in all a few lines' test "$(wc -l < "$scratch/said")" -lt 40
   record png_rgb8.png TEH; } > set/train/metadata.jsonl
 must 'a sample that is cut is told, with both lengths' exits 0 'tokens, cut to 64' cord g --set batch.max_len=64
 must 'and is not set aside' test ! -e g/bad_samples.jsonl -o "$(grep -c train g/bad_samples.jsonl)" = 0
+
+# ---- held out ----
+record gone.png SOTO > set/valid/metadata.jsonl
+must 'held-out samples of which none can be used are told' exits 0 \
+    'no token of [dataset.valid] is a trained target: nothing to evaluate' cord h --set run.steps=2
+record png_rgb8.png SOTO >> set/valid/metadata.jsonl
+must 'text is written for the first that can' exits 0 'wrong png_rgb8.png' \
+    cord i --set run.steps=2 --set eval.show=1 --set eval.show_tokens=2
+
+# ---- bytes that are no text ----
+odd=$(printf 'caf\351')
+mkdir "$odd" && cp -r set tokenizer.json cord.ini "$odd"
+must 'a folder whose name is not UTF-8 is refused, a checkpoint could not name it' exits 1 \
+    '/cord.ini: a path of it is not UTF-8' env LC_ALL=C "$strata" train "$odd/cord.ini" -o k
+must 'before anything is made' test ! -e k
 tap_done

@@ -69,6 +69,20 @@ must 'metrics that cannot be written end the run' exits 3 'long/metrics.jsonl: c
     full 12 long --set run.steps=2000 --set checkpoint.every=0 --set eval.every=0
 must 'none of its lines is lost' sh -c 'test "$(sed "\$d" long/metrics.jsonl | grep -c "^{.*}$")" -gt 30'
 
+# ---- something else in the place of a file of the run ----
+for name in log bad_samples.jsonl; do
+    mkdir -p "in-$name/$name"
+    must "a folder in the place of $name is named" exits 3 "in-$name/$name: cannot" run "in-$name"
+done
+cp -r kept taken
+rm taken/metrics.jsonl && mkdir taken/metrics.jsonl
+must 'and in that of metrics.jsonl, which a resume cuts' exits 3 'taken/metrics.jsonl: a folder, not a regular file' \
+    run taken --resume
+mkdir dangling && ln -s nowhere/metrics dangling/metrics.jsonl
+must 'a link to nowhere in its place' exits 3 'dangling/metrics.jsonl: cannot open: No such file' run dangling
+mkdir flat && : > flat/checkpoints
+must 'a file in the place of the checkpoints' exits 3 'flat/checkpoints: cannot list: Not a directory' run flat
+
 # ---- folders that cannot be written ----
 if [ "$(id -u)" = 0 ]; then # who may write everywhere but in such a file system
     refused=/proc/none why='/proc/none: cannot make the folder'

@@ -6,6 +6,7 @@
 #include "checkpoint/hf_config.h"
 #include "train_test.h"
 #include <math.h>
+#include <signal.h>
 
 /* ---- parts ---- */
 
@@ -131,6 +132,24 @@ static void evaluation_counts(void **state)
     assert_int_equal(some.samples, 0);
     assert_true(isnan(some.loss));
     close_run(o);
+}
+
+/* ---- signals ---- */
+
+/* One that comes while the run is made ready: nothing is trained, so there is nothing to save. */
+static void a_signal_before_the_first_step(void **state)
+{
+    const folder *f = *state;
+    char *latest;
+    st_error e = {0};
+
+    st_stop_block();
+    assert_int_equal(raise(SIGTERM), 0);
+    assert_int_equal(train(f, NULL, "out", NULL, NULL, NULL), ST_OK);
+    need_ok(st_checkpoint_latest(in_folder(f, "out"), f->arena, &latest, &e), &e);
+    assert_null(latest);
+    assert_string_equal(text_of(f, in_folder(f, "out/metrics.jsonl")), "");
+    assert_non_null(strstr(text_of(f, in_folder(f, "out/log")), "stopped by SIGTERM before the first step"));
 }
 
 /* ---- greedy text ---- */
@@ -289,6 +308,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(it_looks_and_reads, folder_make, folder_drop),
         cmocka_unit_test_setup_teardown(a_checkpoint_alone_is_the_same_model, folder_make, folder_drop),
         cmocka_unit_test_setup_teardown(evaluation_counts, folder_make, folder_drop),
+        cmocka_unit_test_setup_teardown(a_signal_before_the_first_step, folder_make, folder_drop),
         cmocka_unit_test_setup_teardown(text_ends_at_its_limits, folder_make, folder_drop),
         cmocka_unit_test_setup_teardown(text_stops_when_asked, folder_make, folder_drop),
         cmocka_unit_test_setup_teardown(published_weights_are_taken, folder_make, folder_drop),
