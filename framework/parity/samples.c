@@ -114,6 +114,10 @@ static int place_tokens(st_parity *p, st_prepared *q, int32_t i, st_model *m, co
     char key[64];
 
     if (!pos || !got) return st_fail(e, ST_E_NOMEM, "no memory for positions");
+    for (int32_t t = 0; t < q->n; t++)
+        if (q->ids[t] >= st_model_vocab(m))
+            return st_fail(e, ST_E_DATA, "%s: sample %d has the id %d at token %d, the vocabulary has %lld", p->dir, i,
+                           q->ids[t], t, (long long)st_model_vocab(m));
     ST_TRY(st_sequence_place(st_model_position(m), axes, w, q, pos));
     q->pos = pos;
     snprintf(key, sizeof key, "s%d.position_ids", i);

@@ -309,6 +309,13 @@ static void refusals(void **state)
         {"\"a\": 97,", "\"a\": \"b\",", ST_E_CONFIG, "'a'"},
         {"\"model\"", "\"modle\"", ST_E_CONFIG, "model"},
         {"\"add_prefix_space\": false", "\"add_prefix_space\": 1", ST_E_CONFIG, "add_prefix_space"},
+        {"\"vocab\": {", "\"vocab\": {}, \"x\": {", ST_E_CONFIG, "model.vocab is empty or missing"},
+        {"\"id\": 267", "\"id\": 97", ST_E_CONFIG, "id 97 is a piece and the added token '<|im_end|>'"},
+        {"\"decoder\": {", "\"decoder\": {\"type\": \"Metaspace\"}, \"x\": {", ST_E_UNSUPPORTED,
+         "decoder is 'Metaspace': only ByteLevel is offered"},
+        {"\"use_regex\": false\n   }", "\"use_regex\": false}, {\"type\": \"ByteLevel\"}", ST_E_UNSUPPORTED,
+         "nothing may follow ByteLevel"},
+        {"\"type\": \"NFC\"", "\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}]", ST_OK, ""},
     };
     st_arena *a = st_arena_create(0);
     char *json;

@@ -109,12 +109,37 @@ static void faults_of_a_run(void **state)
     }
 }
 
+/* Faults of kernels: the step changes nothing, and the words are the plugin's where it has some. */
+static void faults_of_kernels(void **state)
+{
+    static const fault f[] = {
+        {"fault_own", "layers.0 (w, wrong): 3 wishes, of which 2 were heard"},
+        {"fault_full", "layers.0 (w, wrong): a capacity was too small (3, 2)"},
+        {"fault_odd", "layers.0 (w, wrong): fault 257 (3, 2)"},
+    };
+    static const int lengths[] = {5, 9, 0};
+    const st_schedule at = {.size = sizeof at, .step = 1, .lr_scale = 1, .lr = 1e-2};
+    char spec[1024];
+
+    for (size_t i = 0; i < ST_COUNT(f); i++) {
+        fixture *x = fixture_open(spec_of(spec, f[i].name), 1);
+        const st_packed_row *row = make_row(x, lengths, 0, 5, 0);
+        st_step_result r;
+        st_error e = {0};
+        need_ok(st_model_step(x->model, &row, 1, &at, 1, &r, &e), &e);
+        assert_int_equal(r.skipped, 1);
+        assert_string_equal(r.bad, f[i].says);
+        fixture_close(x);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wishes_of_configure),
         cmocka_unit_test(wishes_of_a_step),
         cmocka_unit_test(faults_of_a_run),
+        cmocka_unit_test(faults_of_kernels),
     };
     return cmocka_run_group_tests_name("wrong", tests, NULL, NULL);
 }

@@ -135,6 +135,8 @@ static void dense_model(void **state)
     change(b, "io.safetensors", "s0.logits", SET, 5, 1e-3);
     compared(b, 2, "BAD");
     change(b, "io.safetensors", "s0.logits", CLEAR, 0, 0);
+    change(b, "io.safetensors", "s0.input_ids", SET, 0, 16);
+    refused(b, "%s: sample 0 has the id 16 at token 0, the vocabulary has 16");
     change(b, "io.safetensors", "s0.labels", SET, 2, 9);
     refused(b, "%s: sample 0 trains 9 at token 2, whose id is 3");
     change(b, "io.safetensors", "s0.input_ids", DROP, 0, 0);

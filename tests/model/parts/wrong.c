@@ -40,7 +40,10 @@ enum {
     OWN, /* in a step, seen while planning */
     LAUNCH,
     UNPLANNED,
-    CONTRIBUTION /* only when it runs */
+    CONTRIBUTION,
+    FAULT_OWN,
+    FAULT_FULL,
+    FAULT_ODD /* only when it runs */
 };
 
 typedef struct wrong {
@@ -99,6 +102,12 @@ static int configure(void *self, st_env *e)
     return e->status;
 }
 
+/* As a kernel does. */
+static void raise_fault(st_step *s, uint32_t code)
+{
+    if (!s->q->planning && !s->q->fault->code) *s->q->fault = (st_fault){code, s->q->layer, 3, 2};
+}
+
 static void ask(const wrong *m, st_step *s)
 {
     switch (m->fault) {
@@ -120,6 +129,9 @@ static void ask(const wrong *m, st_step *s)
     case UNPLANNED:
         if (!s->q->planning) (void)st_scratch(s, s->dtype, 1 << 20, 1 << 4);
         break;
+    case FAULT_OWN: raise_fault(s, ST_FAULT_USER); break;
+    case FAULT_FULL: raise_fault(s, ST_FAULT_CAPACITY); break;
+    case FAULT_ODD: raise_fault(s, ST_FAULT_USER + 1); break;
     default: break;
     }
 }
@@ -150,9 +162,11 @@ static const st_param params[] = {
         wrong, fault, "none",
         "none|no_name|bad_name|twice|no_dims|zero_dim|section_dim|section_sum|cut_group|init|call|constant|shared|"
         "tiles|many_tiles|rotary|accum|stack|stack_rotary|silent|weight|section|slot|memory|mark|lane|lane_call|"
-        "scalar|tiles_id|rotary_id|accum_id|total_id|metric_id|copy|own|launch|unplanned|contribution",
+        "scalar|tiles_id|rotary_id|accum_id|total_id|metric_id|copy|own|launch|unplanned|contribution|"
+        "fault_own|fault_full|fault_odd",
         0, "what is wrong"),
 };
+static const char *const faults[] = {"%lld wishes, of which %lld were heard"};
 static const st_slot slots[] = {{.name = "kept"}};
 static const st_layer_ops ops = {.size = sizeof ops,
                                  .role = ST_ROLE_CHANNEL,
@@ -165,6 +179,8 @@ static const st_layer_ops ops = {.size = sizeof ops,
 
 ST_PLUGIN_V1(ST_KIND_LAYER, wrong, ops, ST_PARAMS(params),
     .caps = ST_CAP_TRAIN,
+    .faults = faults,
+    .n_faults = ST_COUNT(faults),
     .name = "wrong",
     .version = "0.1",
     .license = "Apache-2.0",
