@@ -3,7 +3,7 @@ DATA_TEST_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(UTF8PROC
 
 if HAVE_CMOCKA
 DATA_TESTS = tests/data/test_tokenizer tests/data/test_image tests/data/test_row tests/data/test_chat tests/data/test_cord \
-  tests/data/test_loader
+  tests/data/test_loader tests/data/test_memory
 check_PROGRAMS += $(DATA_TESTS)
 TESTS += $(DATA_TESTS)
 tests_data_test_tokenizer_SOURCES = tests/data/test_tokenizer.c
@@ -24,6 +24,9 @@ tests_data_test_cord_LDADD = $(TEST_LIBS) $(JANSSON_LIBS)
 tests_data_test_loader_SOURCES = tests/data/test_loader.c
 tests_data_test_loader_CPPFLAGS = $(DATA_TEST_CPPFLAGS)
 tests_data_test_loader_LDADD = $(TEST_LIBS)
+tests_data_test_memory_SOURCES = tests/data/test_memory.c
+tests_data_test_memory_CPPFLAGS = $(DATA_TEST_CPPFLAGS)
+tests_data_test_memory_LDADD = $(TEST_LIBS)
 endif
 
 EXTRA_DIST += tests/golden/tokenizer/cases.json tests/golden/tokenizer/tokenizer.json \

@@ -263,6 +263,37 @@ static void expect_bad(fixture *f, const char *path, int64_t element, double val
     need_ok(st_model_write(f->model, i, v, &e), &e);
 }
 
+/* ---- learned positions: a table that is added to the embedding ---- */
+
+#define LEARNED(precision) \
+    "[run]\nprecision = " precision "\n[stack]\npattern = *-\nhidden = 16\nvocab = 23\n" \
+    "[layer.*]\nheads = 2\nkv_heads = 1\nhead_dim = 8\n[layer.-]\nwidth = 24\n[init]\nstd = 0.3\n" \
+    "[position]\nplugin = learned_absolute\nmax_positions = 96\n[optimizer]\nplugin = adamw\n" TEXT_BATCH
+
+static void learned_positions_equal_differences(void **state) { differences(LEARNED("f64"), 1e-8); }
+
+static double learned_gradients(const char *spec, double *row_0)
+{
+    fixture *f = fixture_open(spec, 1);
+    const st_packed_row *row = make_row(f, packed, 0, 5, 0);
+    st_step_result r;
+    st_error e = {0};
+
+    need_ok(st_model_gradients(f->model, &row, 1, &r, &e), &e);
+    memcpy(row_0, value_of(f, weight_of(f, "position.table"), ST_READ_GRAD), 16 * sizeof *row_0);
+    fixture_close(f);
+    return r.loss;
+}
+
+static void learned_positions_are_the_same_in_f32(void **state)
+{
+    double exact[16], single[16], loss = learned_gradients(LEARNED("f64"), exact);
+
+    assert_true(fabs(learned_gradients(LEARNED("f32"), single) - loss) < 1e-5 * loss);
+    for (int i = 0; i < 16; i++) assert_true(fabs(single[i] - exact[i]) < 1e-5);
+    assert_true(fabs(exact[0]) > 1e-4); /* every sequence has a first token */
+}
+
 /* A label outside the vocabulary: the kernel raises a fault, the host words it with the part that ran. */
 static void a_fault_changes_nothing_and_is_named(void **state)
 {
@@ -433,6 +464,8 @@ int main(void)
         cmocka_unit_test(gradients_equal_differences),
         cmocka_unit_test(tied_gradients_equal_differences),
         cmocka_unit_test(layer_norms_equal_differences),
+        cmocka_unit_test(learned_positions_equal_differences),
+        cmocka_unit_test(learned_positions_are_the_same_in_f32),
         cmocka_unit_test(recompute_gives_the_same_bits),
         cmocka_unit_test(two_rows_equal_one),
         cmocka_unit_test(packed_row_equals_segments_alone),
