@@ -15,6 +15,7 @@ include tests/checkpoint/module.mk
 include tests/train/module.mk
 include tests/parity/module.mk
 include tests/cases/module.mk
+include tests/gpu/module.mk
 else
 TESTS += tests/no_cmocka.sh
 dist-hook:
