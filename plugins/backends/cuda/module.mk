@@ -19,6 +19,7 @@ plugins_cuda_la_CPPFLAGS = $(AM_CPPFLAGS)
 plugins_cuda_la_LDFLAGS = $(MODULE_LDFLAGS)
 
 cuda_kernels = \
+  $(cuda_dir)/adamw.cu \
   $(cuda_dir)/attention.cu \
   $(cuda_dir)/attention_dkv.cu \
   $(cuda_dir)/attention_dq.cu \
@@ -39,7 +40,8 @@ cuda_kernel_headers = \
   $(cuda_dir)/device_cuda.h \
   $(cuda_dir)/kernel.h \
   $(cuda_dir)/mma.h \
-  $(cuda_dir)/walk.h
+  $(cuda_dir)/walk.h \
+  $(cuda_dir)/wide.h
 EXTRA_DIST += $(cuda_kernel_headers)
 if HAVE_CUDA
 plugins_LTLIBRARIES += plugins/cuda-cuda.la

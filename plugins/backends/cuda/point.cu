@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* point.cu - kernels that treat each element on its own: glu, act, add and their backward, AdamW. */
+/* point.cu - kernels that treat each element on its own: glu, act, add and their backward. */
 #include "kernel.h"
 #include "walk.h"
 
@@ -56,30 +56,4 @@ extern "C" int cuda_run_point(const st_queue *q, const cuda_point *p)
     if (p->walk.wide) point_kernel<CUDA_WIDE><<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*p);
     else point_kernel<1><<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*p);
     return st_cuda_launched(q, "point");
-}
-
-/* ---- AdamW with decoupled decay; hyper, clip and skip are read on the device ---- */
-KERNEL(CUDA_THREADS) adamw_kernel(const cuda_adamw a)
-{
-    if (a.skip && *a.skip != 0.0f) return; /* NaN also: it is not equal to 0 */
-    const float lr = a.hyper[0], decay = a.hyper[1], beta1 = a.hyper[2], beta2 = a.hyper[3], eps = a.hyper[4];
-    const float c1 = a.hyper[5], c2 = a.hyper[6], rest1 = a.hyper[7], rest2 = a.hyper[8];
-    const float clip = a.clip ? *a.clip : 1.0f;
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.n; i += step) {
-        float g = clip * a.grad[i], old = a.master[i];
-        float m = beta1 * a.m[i] + rest1 * g, v = beta2 * a.v[i] + rest2 * g * g;
-        float now = old - lr * (decay * old + m / c1 / (sqrtf(v / c2) + eps));
-        a.m[i] = m;
-        a.v[i] = v;
-        a.master[i] = now;
-        if (a.weight) put_real(a.weight, a.weight_type, i, now);
-    }
-}
-
-extern "C" int cuda_run_adamw(const st_queue *q, const cuda_adamw *a)
-{
-    unsigned blocks = cuda_blocks(cuda_div_up(a->n, CUDA_THREADS * 4), CUDA_MOST_BLOCKS);
-    adamw_kernel<<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*a);
-    return st_cuda_launched(q, "adamw");
 }
