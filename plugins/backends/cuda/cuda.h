@@ -64,9 +64,13 @@ typedef struct cuda_grouped {
     float beta;
 } cuda_grouped;
 
+/* Gradient of the table: places of `order` are cut into pieces. part [pieces][2][cols]: sums of the run that comes into a piece
+ * and of the one that goes on behind it. */
+enum { CUDA_LOOKUP_PIECE = 64 };
 typedef struct cuda_lookup {
     cuda_view table, features, out, d_out, d_table, d_features;
     const int32_t *ids, *media, *order;
+    float *part;
     int64_t first, n_order;
 } cuda_lookup;
 typedef struct cuda_move {

@@ -28,6 +28,7 @@ cuda_kernels = \
   $(cuda_dir)/copy.cu \
   $(cuda_dir)/finish.cu \
   $(cuda_dir)/grouped.cu \
+  $(cuda_dir)/lookup.cu \
   $(cuda_dir)/move.cu \
   $(cuda_dir)/point.cu \
   $(cuda_dir)/rows.cu \

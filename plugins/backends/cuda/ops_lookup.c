@@ -40,16 +40,18 @@ int cuda_lookup_bwd(const st_queue *q, const st_lookup *a)
     ST_TRY(CHECK_TENSOR_IF(q, op, "d_table", a->d_table, ST_F32, -1, cols));
     ST_TRY(CHECK_TENSOR_IF(q, op, "d_features", a->d_features, ST_F32, -1, cols));
     ST_TRY(check_vector_if(q, op, "media", a->media, ST_I32, n));
+    void *part = NULL;
     if (check_given(a->d_table)) {
         ST_TRY(check_vector(q, op, "ids", a->ids, ST_I32, n));
         ST_TRY(check_vector(q, op, "order", a->order, ST_I32, n));
+        ST_TRY(check_scratch(q, op, (size_t)(2 * ops_div_up(n, CUDA_LOOKUP_PIECE) * cols) * sizeof(float), &part));
     }
     q->count(q, (double)n * (double)cols,
              2 * check_bytes(a->d_out) + (a->beta != 1 ? check_bytes(a->d_table) : 0));
     if (q->planning) return ST_OK;
     cuda_lookup job = {.d_out = view_of(a->d_out), .d_table = view_of(a->d_table), .d_features = view_of(a->d_features),
                        .ids = indices(a->ids), .media = indices(a->media), .order = indices(a->order),
-                       .first = a->first, .n_order = n};
+                       .part = part, .first = a->first, .n_order = n};
     if (job.d_table.data) {
         ST_TRY(scale_table(q, a->d_table, a->beta));
         if (n && cols) ST_TRY(cuda_table_of(q)->lookup_table(q, &job));
