@@ -82,16 +82,19 @@ typedef struct cuda_move {
 } cuda_move;
 typedef struct cuda_combine { cuda_view src, dst, w; const int32_t *index; int64_t s_index, n_index; } cuda_combine;
 
-/* Cross-entropy. live [cap]: row of h that takes part, or -1. The rest is about one chunk of rows. */
-enum { CUDA_XENT_MAX = 1, CUDA_XENT_OFFER, CUDA_XENT_TAKE, CUDA_XENT_SUM, CUDA_XENT_GRAD };
+/* Cross-entropy. live [cap]: row of h that takes part, or -1 behind the last. The rest is about one chunk of rows, whose logits
+ * have a stride in whole eights. WHOLE does all of it; a vocabulary cut over ranks is SEEn, the largest logits reduced, SHIFTed
+ * to them, the sums reduced, and then comes the gradient: CUT. */
+enum { CUDA_XENT_WHOLE = 1, CUDA_XENT_SEE, CUDA_XENT_SHIFT, CUDA_XENT_CUT };
 typedef struct cuda_xent {
     const int32_t *rows, *labels;
     int32_t *live, *best, *best_out;
     void *logits, *dh_part;
-    float *max, *sum, *low, *nll, *nll_out, *loss; /* sum [rows][2]: sum of exp, exponent of the label's word; nll [cap] */
+    float *max, *own, *sum, *nll, *nll_out, *loss; /* sum [rows][2]: sum of exp, exponent of the label's word; nll [cap];
+                                                    * own [rows]: this rank's largest, then its offer for the best word */
     const float *scale;
     double weight;
-    int64_t n, cap, at, count, words, first;
+    int64_t n, cap, at, count, words, first, s_logits;
     cuda_view dh;
     int32_t type, grad, uncut, type_part;
 } cuda_xent;

@@ -29,7 +29,11 @@ static int check(const st_queue *q, const st_xent *x, cuda_xent *job, xent_work 
     if (job->grad) ST_TRY(check_vector(q, op, "scale", x->scale, ST_F32, 1));
     ST_TRY(check_vector_if(q, op, "nll", x->nll, ST_F32, w->n));
     ST_TRY(check_vector_if(q, op, "best", x->best, ST_I32, w->n));
-    w->chunk = (int64_t)(x->budget / ((size_t)w->words * w->size));
+    if (w->words > INT32_MAX - CUDA_WIDE || w->n > INT32_MAX)
+        return q->fail(q, ST_E_UNSUPPORTED, "xent: %lld rows and %lld words, the limit of both is %d", (long long)w->n,
+                       (long long)w->words, INT32_MAX - CUDA_WIDE);
+    job->s_logits = ops_div_up(w->words, CUDA_WIDE) * CUDA_WIDE;
+    w->chunk = (int64_t)(x->budget / ((size_t)job->s_logits * w->size));
     w->chunk = ops_max(1, ops_min(w->chunk, job->cap));
     return ST_OK;
 }
@@ -40,25 +44,25 @@ static int take_room(const st_queue *q, const st_xent *x, cuda_xent *job, xent_w
 {
     const char *const op = "xent";
     size_t chunk = (size_t)w->chunk;
-    void *live, *nll, *max, *sum, *best = NULL, *low = NULL;
+    void *live, *nll, *max = NULL, *sum = NULL, *best = NULL, *own = NULL;
     ST_TRY(check_scratch(q, op, (size_t)job->cap * sizeof(int32_t), &live));
     ST_TRY(check_scratch(q, op, (size_t)job->cap * sizeof(float), &nll));
-    ST_TRY(check_scratch(q, op, chunk * (size_t)w->words * w->size, &job->logits));
+    ST_TRY(check_scratch(q, op, chunk * (size_t)job->s_logits * w->size, &job->logits));
     ST_TRY(check_scratch(q, op, chunk * (size_t)w->hidden * w->size, &w->h));
     if (check_given(x->dh))
         ST_TRY(check_scratch(q, op, chunk * (size_t)w->hidden * st_dtype_size(part_type(x)), &job->dh_part));
-    ST_TRY(check_scratch(q, op, chunk * sizeof(float), &max));
-    ST_TRY(check_scratch(q, op, chunk * 2 * sizeof(float), &sum));
-    if (check_given(x->best)) {
+    if (!job->uncut) {
+        ST_TRY(check_scratch(q, op, chunk * sizeof(float), &max));
+        ST_TRY(check_scratch(q, op, chunk * sizeof(float), &own));
+        ST_TRY(check_scratch(q, op, chunk * 2 * sizeof(float), &sum));
         ST_TRY(check_scratch(q, op, chunk * sizeof(int32_t), &best));
-        if (x->group != ST_G_NONE) ST_TRY(check_scratch(q, op, chunk * sizeof(float), &low));
     }
     job->live = live;
     job->nll = nll;
     job->max = max;
+    job->own = own;
     job->sum = sum;
     job->best = best;
-    job->low = low;
     return ST_OK;
 }
 
@@ -68,25 +72,26 @@ static int over_ranks(const st_xent *x, uint32_t what, void *data, int64_t rows,
     return st_collective(x->step, what, x->group, &t, &t);
 }
 
-/* Largest logit over ranks, and the word that has it: each rank that has it offers its word, the lowest wins. */
-static int max_over_ranks(const st_queue *q, const st_xent *x, const cuda_xent *job)
+/* What the ranks of a cut vocabulary tell each other about a chunk: the largest logits, then the sums and who has the best word. */
+static int reduce_largest(const st_xent *x, const cuda_xent *job)
 {
-    const cuda_table *table = cuda_table_of(q);
-    if (job->low) ST_TRY(table->xent_rows(q, job, CUDA_XENT_OFFER)); /* keeps this rank's largest */
-    ST_TRY(over_ranks(x, ST_ALL_REDUCE_MAX, job->max, job->count, 1));
-    if (!job->low) return ST_OK;
-    ST_TRY(table->xent_rows(q, job, CUDA_XENT_TAKE)); /* its word, if that is the largest of all */
-    return over_ranks(x, ST_ALL_REDUCE_MAX, job->low, job->count, 1);
+    return over_ranks(x, ST_ALL_REDUCE_MAX, job->max, job->count, 1);
+}
+static int reduce_sums(const st_xent *x, const cuda_xent *job)
+{
+    ST_TRY(over_ranks(x, ST_ALL_REDUCE, job->sum, job->count, 2));
+    return check_given(x->best) ? over_ranks(x, ST_ALL_REDUCE_MAX, job->own, job->count, 1) : ST_OK;
 }
 
 static int chunk_losses(const st_queue *q, const st_xent *x, const cuda_xent *job)
 {
     const cuda_table *table = cuda_table_of(q);
-    ST_TRY(table->xent_rows(q, job, CUDA_XENT_MAX));
-    if (x->group != ST_G_NONE) ST_TRY(max_over_ranks(q, x, job));
-    ST_TRY(table->xent_rows(q, job, CUDA_XENT_SUM));
-    if (x->group != ST_G_NONE) ST_TRY(over_ranks(x, ST_ALL_REDUCE, job->sum, job->count, 2));
-    return table->xent_rows(q, job, CUDA_XENT_GRAD);
+    if (job->uncut) return table->xent_rows(q, job, CUDA_XENT_WHOLE);
+    ST_TRY(table->xent_rows(q, job, CUDA_XENT_SEE));
+    ST_TRY(reduce_largest(x, job));
+    ST_TRY(table->xent_rows(q, job, CUDA_XENT_SHIFT));
+    ST_TRY(reduce_sums(x, job));
+    return table->xent_rows(q, job, CUDA_XENT_CUT);
 }
 
 static cuda_product product_of(const st_xent *x, const void *a, int64_t lda, int trans_a, const void *b, int64_t ldb,
@@ -108,13 +113,13 @@ static int one_chunk(const st_queue *q, const st_xent *x, const cuda_xent *job, 
     int64_t rows = job->count, ldw = w->words > 1 ? x->w->stride[0] : w->hidden;
     cuda_product logits = product_of(x, w->h, w->hidden, 0, x->w->data, ldw, 1, rows, w->words, w->hidden);
     logits.c = job->logits;
-    logits.ldc = w->words;
+    logits.ldc = job->s_logits;
     logits.type_c = x->h->dtype;
     ST_TRY(gather_rows(q, x, job, w));
     ST_TRY(run_product(q, &logits));
     ST_TRY(chunk_losses(q, x, job));
     if (job->dh_part) {
-        cuda_product dh = product_of(x, job->logits, w->words, 0, x->w->data, ldw, 0, rows, w->hidden, w->words);
+        cuda_product dh = product_of(x, job->logits, job->s_logits, 0, x->w->data, ldw, 0, rows, w->hidden, w->words);
         dh.c = job->dh_part;
         dh.ldc = w->hidden;
         dh.type_c = part_type(x);
@@ -122,7 +127,7 @@ static int one_chunk(const st_queue *q, const st_xent *x, const cuda_xent *job, 
         ST_TRY(cuda_table_of(q)->xent_add(q, job));
     }
     if (!check_given(x->dw)) return ST_OK;
-    cuda_product dw = product_of(x, job->logits, w->words, 1, w->h, w->hidden, 0, w->words, w->hidden, rows);
+    cuda_product dw = product_of(x, job->logits, job->s_logits, 1, w->h, w->hidden, 0, w->words, w->hidden, rows);
     dw.c = x->dw->data;
     dw.ldc = w->words > 1 ? x->dw->stride[0] : w->hidden;
     dw.type_c = ST_F32;
@@ -137,13 +142,12 @@ static void count(const st_queue *q, const st_xent *x, const cuda_xent *job, con
              check_bytes(x->w) * products + check_bytes(x->dw) + 2 * rows * (double)w->hidden * (double)w->size);
 }
 
-static int plan(const st_xent *x, const cuda_xent *job, const xent_work *w)
+static int plan(const st_xent *x, cuda_xent *job, const xent_work *w)
 {
-    for (int64_t at = 0; x->group != ST_G_NONE && at < job->cap; at += w->chunk) {
-        int64_t rows = ops_min(w->chunk, job->cap - at);
-        ST_TRY(over_ranks(x, ST_ALL_REDUCE_MAX, job->max, rows, 1));
-        if (job->low) ST_TRY(over_ranks(x, ST_ALL_REDUCE_MAX, job->low, rows, 1));
-        ST_TRY(over_ranks(x, ST_ALL_REDUCE, job->sum, rows, 2));
+    for (job->at = 0; !job->uncut && job->at < job->cap; job->at += w->chunk) {
+        job->count = ops_min(w->chunk, job->cap - job->at);
+        ST_TRY(reduce_largest(x, job));
+        ST_TRY(reduce_sums(x, job));
     }
     return ST_OK;
 }
