@@ -1,199 +1,316 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grouped.cu - products of groups of rows, whose borders only the device knows. A block makes one tile of 64 x 64; the grid is
- * that of the worst case, and blocks without a tile return. */
-#include "mma.h"
+/* grouped.cu - products of groups of rows whose borders only the device knows. bf16 goes to the tensor cores: tiles of
+ * 128 x 128, 64 deep, three of them on the way by cp.async. f32, and what is not aligned, takes a plain tile of 64 x 64.
+ * A tile belongs to one block, so the order of its sum is fixed. */
+#include "kernel.h"
 
-enum { TILE = 64, DEPTH = 32, THREADS = 128 };
+enum { TILE = 128, DEEP = 64, STAGES = 3, TILE_THREADS = 128, OPERAND_BYTES = TILE * DEEP * 2,
+       STAGE_BYTES = 2 * OPERAND_BYTES, SHARED_BYTES = STAGES * STAGE_BYTES };
+enum { PLAIN = 64, PLAIN_DEEP = 16, PLAIN_THREADS = 256, EACH = 4 };
 
-/* Both operands lie as [64][DEPTH] in shared memory, with room between the rows against conflicts of banks. */
-template <typename T> struct tile_row { static const int ld = sizeof(T) == 2 ? DEPTH + 8 : DEPTH + 1; };
+/* One tile of work: c [rows, cols] from k steps, of group `group`, first row and column as in c. */
+typedef struct grouped_tile { int64_t group, a_first, k_first, row, col; int32_t rows, cols, k; } grouped_tile;
 
-/* Element (i, k) is at from[i * s_i + k * s_k]; one of the strides is 1, and neighbours along it go to neighbouring threads. */
-template <typename T> DEVICE void load_tile(T *tile, const T *from, int64_t s_i, int64_t s_k, int64_t rows, int64_t depth)
+/* ---- which tile ---- */
+DEVICE bool border_bad(const cuda_grouped &g, int32_t from, int32_t end) { return from < 0 || end < from || end > g.rows; }
+
+/* Group and first row of row tile `tile` of the list that runs through all groups. All threads take part; each counts the
+ * tiles of a few groups. */
+template <int SIZE, int THREADS>
+DEVICE bool find_rows(const cuda_grouped &g, int64_t tile, grouped_tile *t, st_cuda_faults faults)
 {
-    for (int e = threadIdx.x; e < TILE * DEPTH; e += THREADS) {
-        int i = s_k == 1 ? e / DEPTH : e % TILE, k = s_k == 1 ? e % DEPTH : e / TILE;
-        T x = {0};
-        if (i < rows && k < depth) x = from[i * s_i + k * s_k];
-        tile[i * tile_row<T>::ld + k] = x;
+    __shared__ int32_t warp_tiles[THREADS / 32], found[3];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int64_t per = (g.groups + THREADS - 1) / THREADS, e = threadIdx.x * per, end = min(e + per, g.groups);
+    int32_t mine = 0, sum, before = 0;
+    bool bad = false;
+    for (int64_t i = e; i < end; i++) {
+        bad = bad || border_bad(g, g.offset[i], g.offset[i + 1]);
+        mine += (g.offset[i + 1] - g.offset[i] + SIZE - 1) / SIZE;
+    }
+    sum = mine;
+    for (int step = 1; step < 32; step *= 2) {
+        int32_t other = __shfl_up_sync(0xffffffffu, sum, step);
+        if (lane >= step) sum += other;
+    }
+    if (lane == 31) warp_tiles[warp] = sum;
+    if (!threadIdx.x) found[2] = 0;
+    if (__syncthreads_or(bad)) {
+        if (bad && !blockIdx.x) st_cuda_fault(faults, ST_FAULT_RANGE, g.offset[end], g.rows);
+        return false;
+    }
+    for (int w = 0; w < warp; w++) before += warp_tiles[w];
+    before += sum - mine;
+    if (tile >= before && tile < before + mine) {
+        int32_t left = (int32_t)tile - before, n;
+        for (; left >= (n = (g.offset[e + 1] - g.offset[e] + SIZE - 1) / SIZE); e++) left -= n;
+        found[0] = (int32_t)e;
+        found[1] = g.offset[e] + left * SIZE;
+        found[2] = min(SIZE, g.offset[e + 1] - found[1]);
+    }
+    __syncthreads();
+    t->group = found[0];
+    t->row = t->a_first = found[1];
+    t->rows = found[2];
+    t->k_first = 0;
+    t->k = (int32_t)g.k;
+    return t->rows > 0;
+}
+
+/* The block's tile; false: none. */
+template <int SIZE, int THREADS> DEVICE bool find_tile(const cuda_grouped &g, grouped_tile *t, st_cuda_faults faults)
+{
+    int64_t col_tiles = (g.n + SIZE - 1) / SIZE, at = blockIdx.x / col_tiles;
+    t->col = blockIdx.x % col_tiles * SIZE;
+    t->cols = (int32_t)min((int64_t)SIZE, g.n - t->col);
+    if (!g.sum) return find_rows<SIZE, THREADS>(g, at, t, faults);
+    int64_t row_tiles = (g.m + SIZE - 1) / SIZE;
+    t->group = at / row_tiles;
+    t->row = at % row_tiles * SIZE;
+    t->rows = (int32_t)min((int64_t)SIZE, g.m - t->row);
+    t->a_first = t->row;
+    int32_t from = g.offset[t->group], end = g.offset[t->group + 1];
+    if (border_bad(g, from, end)) {
+        if (!threadIdx.x) st_cuda_fault(faults, ST_FAULT_RANGE, end, g.rows);
+        return false;
+    }
+    t->k_first = from;
+    t->k = end - from;
+    return end > from || g.beta != 1.0f; /* an empty group: beta c */
+}
+
+DEVICE void put_sum(const cuda_grouped &g, const grouped_tile &t, int64_t row, int64_t col, float x)
+{
+    int64_t at = (g.sum ? t.group * g.s_c : 0) + (t.row + row) * g.ldc + t.col + col;
+    if (g.beta != 0.0f) x += g.beta * get_real(g.c, g.type_c, at);
+    put_real(g.c, g.type_c, at, x);
+}
+DEVICE void put_pair(const cuda_grouped &g, const grouped_tile &t, int64_t row, int64_t col, float x, float y)
+{
+    int64_t at = (g.sum ? t.group * g.s_c : 0) + (t.row + row) * g.ldc + t.col + col;
+    if (g.beta != 0.0f) {
+        x += g.beta * get_real(g.c, g.type_c, at);
+        y += g.beta * get_real(g.c, g.type_c, at + 1);
+    }
+    if (g.type_c == ST_F32) *(float2 *)((float *)g.c + at) = make_float2(x, y);
+    else *(uint32_t *)((st_bf16 *)g.c + at) = st_bf16_pair(x, y);
+}
+
+/* ---- tensor cores ---- */
+DEVICE uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+DEVICE void copy_16(uint32_t to, const void *from, bool there) /* zeros if not */
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+DEVICE void copies_sent(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LEFT> DEVICE void copies_done(void) { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory"); }
+
+template <bool TURNED> DEVICE void load_matrices(uint32_t r[4], uint32_t from)
+{
+    if (TURNED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
+}
+DEVICE void multiply(float c[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* An operand as the kernel sees it: TILE outer indices (rows of a, columns of b) by k. ALONG: k is contiguous in memory, a
+ * shared row is 64 k of one outer index; else the outer index is, and a shared row is 128 of them at one k. Chunks of 16 bytes
+ * are swapped by the row's number, so that eight rows at one chunk lie in different banks. */
+typedef struct operand { const st_bf16 *from; int64_t step; int32_t outer, k; uint32_t to; } operand;
+
+/* What this thread copies of every stage: 8 chunks. */
+template <bool ALONG> DEVICE operand operand_of(const void *data, int64_t ld, int64_t first, int64_t k_first, int32_t outer, int32_t k)
+{
+    int row = threadIdx.x / (ALONG ? 8 : 16), chunk = threadIdx.x % (ALONG ? 8 : 16);
+    operand o;
+    o.from = (const st_bf16 *)data + (ALONG ? (first + row) * ld + k_first + chunk * 8 : (k_first + row) * ld + first + chunk * 8);
+    o.step = (ALONG ? 16 : 8) * ld;
+    o.outer = outer - (ALONG ? row : chunk * 8);
+    o.k = k - (ALONG ? chunk * 8 : row);
+    o.to = (uint32_t)(row * (ALONG ? 128 : 256) + ((chunk ^ (row & 7)) << 4));
+    return o;
+}
+/* Sends the next stage; `base` holds data whatever is out of range, which is not read. */
+template <bool ALONG> DEVICE void send(operand &o, int64_t ld, const void *base, uint32_t stage)
+{
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        bool there = ALONG ? o.outer > 16 * j && o.k > 0 : o.outer > 0 && o.k > 8 * j;
+        copy_16(stage + o.to + j * 2048, there ? o.from + j * o.step : base, there);
+    }
+    o.from += ALONG ? DEEP : DEEP * ld;
+    o.k -= DEEP;
+}
+
+/* 16 outer indices from `outer`, 16 k from `k`, of a stage. For a: {low, high} outer, then k; for b: {low, high} k, then outer. */
+template <bool ALONG, bool IS_A> DEVICE void fragment(uint32_t r[4], uint32_t stage, int outer, int k)
+{
+    int lane = threadIdx.x % 32, in = lane & 7, first = lane >> 3 & 1, second = lane >> 4;
+    int high_outer = IS_A ? first : second, high_k = IS_A ? second : first;
+    int row = ALONG ? outer + high_outer * 8 + in : k + high_k * 8 + in;
+    int chunk = ALONG ? k / 8 + high_k : outer / 8 + high_outer;
+    load_matrices<!ALONG>(r, stage + (uint32_t)(row * (ALONG ? 128 : 256) + ((chunk ^ in) << 4)));
+}
+
+template <bool A_ALONG, bool B_ALONG> DEVICE void multiply_stage(float c[4][8][4], uint32_t stage, int row, int col)
+{
+#pragma unroll
+    for (int k = 0; k < DEEP; k += 16) {
+        uint32_t a[4][4], b[4][4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) fragment<A_ALONG, true>(a[i], stage, row + 16 * i, k);
+#pragma unroll
+        for (int i = 0; i < 4; i++) fragment<B_ALONG, false>(b[i], stage + OPERAND_BYTES, col + 16 * i, k);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int j = 0; j < 8; j++) multiply(c[i][j], a[i], b[j / 2] + j % 2 * 2);
     }
 }
 
-/* The same for bf16 whose runs of 8 are aligned, along whichever is contiguous. */
-DEVICE void load_tile_wide(st_bf16 *tile, const st_bf16 *from, int64_t s_i, int64_t s_k, int64_t rows, int64_t depth)
+DEVICE void put_tile(const cuda_grouped &g, const grouped_tile &t, float c[4][8][4], int row, int col)
 {
-    const int ld = tile_row<st_bf16>::ld;
-    for (int e = threadIdx.x; e < TILE * DEPTH / 8; e += THREADS) {
-        if (s_k == 1) {
-            int i = e / (DEPTH / 8), k = e % (DEPTH / 8) * 8;
-            uint4 x = make_uint4(0, 0, 0, 0);
-            if (i < rows && k < depth) x = *(const uint4 *)(from + i * s_i + k);
-            *(uint4 *)(tile + i * ld + k) = x;
-        } else {
-            int i = e % (TILE / 8) * 8, k = e / (TILE / 8);
-            union { uint4 all; st_bf16 one[8]; } x;
-            x.all = make_uint4(0, 0, 0, 0);
-            if (i < rows && k < depth) x.all = *(const uint4 *)(from + i + k * s_k);
+    int lane = threadIdx.x % 32;
 #pragma unroll
-            for (int j = 0; j < 8; j++) tile[(i + j) * ld + k] = x.one[j];
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            int y = row + 16 * i + lane / 4, x = col + 8 * j + lane % 4 * 2;
+            if (x >= t.cols) continue;
+            if (y < t.rows) put_pair(g, t, y, x, c[i][j][0], c[i][j][1]);
+            if (y + 8 < t.rows) put_pair(g, t, y + 8, x, c[i][j][2], c[i][j][3]);
         }
-    }
 }
 
-/* A warp makes 32 x 32 of the tile: 2 x 4 products of the tensor core, or 4 x 8 elements a thread. */
-DEVICE void multiply(const st_bf16 *a, const st_bf16 *b, float (*sum)[4][4])
+/* 4 warps of 64 x 64 */
+template <bool A_ALONG, bool B_ALONG>
+static __global__ void __launch_bounds__(TILE_THREADS, 2)
+    tensor_kernel(const __grid_constant__ cuda_grouped g, st_cuda_faults faults)
 {
-    const int ld = tile_row<st_bf16>::ld, g = threadIdx.x % CUDA_WARP / 4, t = threadIdx.x % 4;
-#pragma unroll
-    for (int k = 0; k < DEPTH; k += 16) {
-        uint32_t left[2][4];
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-#pragma unroll
-            for (int r = 0; r < 4; r++)
-                left[i][r] = *(const uint32_t *)(a + (i * 16 + g + r % 2 * 8) * ld + k + 2 * t + r / 2 * 8);
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            uint32_t b0 = *(const uint32_t *)(b + (j * 8 + g) * ld + k + 2 * t);
-            uint32_t b1 = *(const uint32_t *)(b + (j * 8 + g) * ld + k + 2 * t + 8);
-            mma(sum[0][j], left[0], b0, b1);
-            mma(sum[1][j], left[1], b0, b1);
+    extern __shared__ __align__(1024) char shared[];
+    grouped_tile t;
+    if (!find_tile<TILE, TILE_THREADS>(g, &t, faults)) return;
+    const st_bf16 *b_group = (const st_bf16 *)g.b + (g.sum ? 0 : t.group * g.s_b);
+    operand a = operand_of<A_ALONG>(g.a, g.lda, t.a_first, t.k_first, t.rows, t.k),
+            b = operand_of<B_ALONG>(b_group, g.ldb, t.col, t.k_first, t.cols, t.k);
+    uint32_t base = shared_address(shared);
+    int warp = threadIdx.x / 32, row = warp / 2 * 64, col = warp % 2 * 64, steps = (t.k + DEEP - 1) / DEEP;
+    float c[4][8][4] = {};
+    for (int s = 0; s < STAGES - 1; s++) {
+        if (s < steps) {
+            send<A_ALONG>(a, g.lda, g.a, base + s * STAGE_BYTES);
+            send<B_ALONG>(b, g.ldb, g.b, base + s * STAGE_BYTES + OPERAND_BYTES);
         }
+        copies_sent();
     }
-}
-/* The same places of the result as the tensor core: sum[i][j][r] is at row 16 i + g + 8 (r / 2), column 8 j + 2 t + r % 2. */
-DEVICE void multiply(const float *a, const float *b, float (*sum)[4][4])
-{
-    const int ld = tile_row<float>::ld, g = threadIdx.x % CUDA_WARP / 4, t = threadIdx.x % 4;
-    for (int k = 0; k < DEPTH; k++) {
-        float left[2][2], right[4][2];
-#pragma unroll
-        for (int i = 0; i < 4; i++) left[i / 2][i % 2] = a[(i / 2 * 16 + g + i % 2 * 8) * ld + k];
-#pragma unroll
-        for (int j = 0; j < 8; j++) right[j / 2][j % 2] = b[(j / 2 * 8 + 2 * t + j % 2) * ld + k];
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-#pragma unroll
-                for (int r = 0; r < 4; r++) sum[i][j][r] += left[i][r / 2] * right[j][r % 2];
-    }
-}
-
-typedef struct group_tile { int64_t group, first, rows; } group_tile; /* rows 0: none */
-
-/* Rows of group e, 0 where its borders make no sense. */
-DEVICE int64_t group_rows(const cuda_grouped &g, int64_t e, st_cuda_faults faults)
-{
-    int64_t from = g.offset[e], to = g.offset[e + 1];
-    if (from >= 0 && to >= from && to <= g.rows) return to - from;
-    st_cuda_fault(faults, ST_FAULT_RANGE, to, g.rows);
-    return 0;
-}
-
-/* Tile `tile` of the list that runs through all groups; each warp finds it for itself. */
-DEVICE group_tile find_tile(const cuda_grouped &g, int64_t tile, st_cuda_faults faults)
-{
-    int lane = threadIdx.x % CUDA_WARP;
-    for (int64_t first = 0, before = 0; first < g.groups; first += CUDA_WARP) {
-        int64_t e = first + lane, rows = e < g.groups ? group_rows(g, e, faults) : 0;
-        int64_t tiles = (rows + TILE - 1) / TILE, upto = tiles;
-        for (int step = 1; step < CUDA_WARP; step *= 2) {
-            int64_t other = __shfl_up_sync(0xffffffffu, upto, step);
-            if (lane >= step) upto += other;
+    for (int step = 0, slot = 0, next = STAGES - 1; step < steps; step++) {
+        copies_done<STAGES - 2>();
+        __syncthreads(); /* this step's stage is there for all; the one sent into now has been read by all */
+        if (step + STAGES - 1 < steps) {
+            send<A_ALONG>(a, g.lda, g.a, base + next * STAGE_BYTES);
+            send<B_ALONG>(b, g.ldb, g.b, base + next * STAGE_BYTES + OPERAND_BYTES);
         }
-        uint32_t behind = __ballot_sync(0xffffffffu, before + upto > tile);
-        if (behind) {
-            int owner = __ffs((int)behind) - 1;
-            int64_t inside = tile - before - __shfl_sync(0xffffffffu, upto - tiles, owner);
-            rows = __shfl_sync(0xffffffffu, rows, owner) - inside * TILE;
-            group_tile found = {first + owner, g.offset[first + owner] + inside * TILE, rows < TILE ? rows : TILE};
-            return found;
-        }
-        before += __shfl_sync(0xffffffffu, upto, CUDA_WARP - 1);
+        copies_sent();
+        multiply_stage<A_ALONG, B_ALONG>(c, base + slot * STAGE_BYTES, row, col);
+        slot = slot + 1 == STAGES ? 0 : slot + 1;
+        next = next + 1 == STAGES ? 0 : next + 1;
     }
-    group_tile none = {0, 0, 0};
-    return none;
+    put_tile(g, t, c, row, col);
 }
 
-template <typename T> DEVICE void load_either(T *tile, const T *from, int64_t s_i, int64_t s_k, int64_t rows,
-                                              int64_t depth, bool wide)
+/* ---- plain ---- */
+/* Elements (i, k) of a and (k, j) of b of the tile, through strides. */
+typedef struct plain_operand { const void *data; int64_t first, s_outer, s_k; } plain_operand;
+
+DEVICE void fill_plain(float to[PLAIN_DEEP][PLAIN + 4], const plain_operand &o, int32_t type, int32_t outer, int32_t k_left)
 {
-    if (sizeof(T) == 2 && wide) load_tile_wide((st_bf16 *)tile, (const st_bf16 *)from, s_i, s_k, rows, depth);
-    else load_tile(tile, from, s_i, s_k, rows, depth);
+    bool along = o.s_k == 1; /* neighbouring threads read neighbouring elements */
+    for (int i = threadIdx.x; i < PLAIN * PLAIN_DEEP; i += PLAIN_THREADS) {
+        int k = along ? i % PLAIN_DEEP : i / PLAIN, x = along ? i / PLAIN_DEEP : i % PLAIN;
+        to[k][x] = x < outer && k < k_left ? get_real(o.data, type, o.first + x * o.s_outer + k * o.s_k) : 0.0f;
+    }
 }
 
-/* wide: bit 0 for a, bit 1 for b */
-template <typename T> KERNEL(THREADS) grouped_kernel(const cuda_grouped g, int wide, st_cuda_faults faults)
+static __global__ void __launch_bounds__(PLAIN_THREADS)
+    plain_kernel(const __grid_constant__ cuda_grouped g, st_cuda_faults faults)
 {
-    __shared__ __align__(16) T a_tile[TILE * tile_row<T>::ld];
-    __shared__ __align__(16) T b_tile[TILE * tile_row<T>::ld];
-    int64_t col = (int64_t)blockIdx.y * TILE, cols = g.n - col, rows, depth, s_ai, s_ak, s_bi, s_bk;
-    const T *a, *b;
-    char *c = (char *)g.c;
-    int64_t size = g.type_c == ST_F32 ? 4 : 2;
-    if (g.sum) { /* c_e = a^T b over the group's rows */
-        int64_t tiles = (g.m + TILE - 1) / TILE, e = blockIdx.x / tiles, row = blockIdx.x % tiles * TILE;
-        int64_t first = g.offset[e];
-        depth = group_rows(g, e, faults);
-        if (depth == 0) first = 0;
-        rows = g.m - row;
-        a = (const T *)g.a + first * g.lda + row;
-        b = (const T *)g.b + first * g.ldb + col;
-        s_ai = s_bi = 1;
-        s_ak = g.lda;
-        s_bk = g.ldb;
-        c += (e * g.s_c + row * g.ldc + col) * size;
-    } else {
-        group_tile t = find_tile(g, blockIdx.x, faults);
-        if (t.rows == 0) return;
-        rows = t.rows;
-        depth = g.k;
-        a = (const T *)g.a + t.first * g.lda;
-        b = (const T *)g.b + t.group * g.s_b + (g.trans_b ? col * g.ldb : col);
-        s_ai = g.lda;
-        s_ak = 1;
-        s_bi = g.trans_b ? g.ldb : 1;
-        s_bk = g.trans_b ? 1 : g.ldb;
-        c += (t.first * g.ldc + col) * size;
+    __shared__ __align__(16) float a[PLAIN_DEEP][PLAIN + 4], b[PLAIN_DEEP][PLAIN + 4];
+    grouped_tile t;
+    if (!find_tile<PLAIN, PLAIN_THREADS>(g, &t, faults)) return;
+    plain_operand oa = {g.a, t.a_first * g.lda, g.lda, 1}, ob = {g.b, t.group * g.s_b + t.col, 1, g.ldb};
+    if (g.sum) {
+        oa = {g.a, t.k_first * g.lda + t.a_first, 1, g.lda};
+        ob = {g.b, t.k_first * g.ldb + t.col, 1, g.ldb};
+    } else if (g.trans_b) {
+        ob = {g.b, t.group * g.s_b + t.col * g.ldb, g.ldb, 1};
     }
-    int warp = threadIdx.x / CUDA_WARP, row0 = warp / 2 * 32, col0 = warp % 2 * 32;
-    float sum[2][4][4] = {};
-    for (int64_t k = 0; k < depth; k += DEPTH) {
-        load_either(a_tile, a + k * s_ak, s_ai, s_ak, rows, depth - k, wide & 1);
-        load_either(b_tile, b + k * s_bk, s_bi, s_bk, cols, depth - k, wide & 2);
+    int row = threadIdx.x / 16 * EACH, col = threadIdx.x % 16 * EACH;
+    float c[EACH][EACH] = {};
+    for (int32_t k = 0; k < t.k; k += PLAIN_DEEP) {
+        fill_plain(a, oa, g.type, t.rows, t.k - k);
+        fill_plain(b, ob, g.type, t.cols, t.k - k);
+        oa.first += PLAIN_DEEP * oa.s_k;
+        ob.first += PLAIN_DEEP * ob.s_k;
         __syncthreads();
-        multiply(a_tile + row0 * tile_row<T>::ld, b_tile + col0 * tile_row<T>::ld, sum);
+#pragma unroll
+        for (int d = 0; d < PLAIN_DEEP; d++) {
+            float4 x = *(const float4 *)&a[d][row], y = *(const float4 *)&b[d][col];
+            const float u[EACH] = {x.x, x.y, x.z, x.w}, v[EACH] = {y.x, y.y, y.z, y.w};
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+#pragma unroll
+                for (int j = 0; j < EACH; j++) c[i][j] = fmaf(u[i], v[j], c[i][j]);
+        }
         __syncthreads();
     }
-    int lane_row = threadIdx.x % CUDA_WARP / 4, lane_col = threadIdx.x % 4 * 2;
 #pragma unroll
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < EACH; i++)
 #pragma unroll
-        for (int j = 0; j < 4; j++)
-#pragma unroll
-            for (int r = 0; r < 4; r++) {
-                int64_t y = row0 + i * 16 + lane_row + r / 2 * 8, x = col0 + j * 8 + lane_col + r % 2;
-                if (y >= rows || x >= cols) continue;
-                float old = g.sum && g.beta != 0.0f ? g.beta * get_real(c, g.type_c, y * g.ldc + x) : 0.0f;
-                put_real(c, g.type_c, y * g.ldc + x, sum[i][j][r] + old);
-            }
+        for (int j = 0; j < EACH; j++)
+            if (row + i < t.rows && col + j < t.cols) put_sum(g, t, row + i, col + j, c[i][j]);
 }
 
-/* Runs of 8 along the contiguous dimension of n elements. */
-static int wide_rows(const void *p, int64_t ld, int64_t entry, int64_t n)
+/* ---- entry ---- */
+static bool on_16(const void *p, int64_t ld, int64_t s, int64_t size)
 {
-    return (((uintptr_t)p | (uintptr_t)(ld * 2) | (uintptr_t)(entry * 2)) % 16 == 0 && n % 8 == 0);
+    return ((uintptr_t)p | (uintptr_t)(ld * size) | (uintptr_t)(s * size)) % 16 == 0;
+}
+/* Chunks of 16 bytes lie inside the operands, pairs inside the result. */
+static bool for_tensor_cores(const cuda_grouped *g)
+{
+    int64_t size_c = g->type_c == ST_F32 ? 4 : 2;
+    return g->type == ST_BF16 && g->n % 8 == 0 && (g->sum ? g->m : g->k) % 8 == 0 && on_16(g->a, g->lda, 0, 2) &&
+           on_16(g->b, g->ldb, g->sum ? 0 : g->s_b, 2) && on_16(g->c, g->ldc, g->sum ? g->s_c : 0, size_c);
+}
+/* All tiles there may be; those behind the last row of the last group return at once. */
+static unsigned tiles_of(const cuda_grouped *g, int64_t size)
+{
+    int64_t rows = g->sum ? g->groups * cuda_div_up(g->m, size) : cuda_div_up(g->rows, size) + g->groups;
+    return (unsigned)(rows * cuda_div_up(g->n, size));
+}
+
+template <bool A_ALONG, bool B_ALONG> static void launch(const st_queue *q, const cuda_grouped *g)
+{
+    ST_CUDA_SHARED((tensor_kernel<A_ALONG, B_ALONG>), SHARED_BYTES);
+    tensor_kernel<A_ALONG, B_ALONG>
+        <<<tiles_of(g, TILE), TILE_THREADS, SHARED_BYTES, st_cuda_stream(q)>>>(*g, st_cuda_faults_of(q));
 }
 
 extern "C" int cuda_run_grouped(const st_queue *q, const cuda_grouped *g)
 {
-    int64_t tiles = g->sum ? cuda_div_up(g->m, TILE) * g->groups : cuda_div_up(g->rows, TILE) + g->groups;
-    dim3 grid((unsigned)tiles, (unsigned)cuda_div_up(g->n, TILE));
-    int wide = wide_rows(g->a, g->lda, 0, g->sum ? g->m : g->k) |
-               wide_rows(g->b, g->ldb, g->s_b, g->sum || !g->trans_b ? g->n : g->k) << 1;
-    st_cuda_faults faults = st_cuda_faults_of(q);
-    if (g->type == ST_BF16) grouped_kernel<st_bf16><<<grid, THREADS, 0, st_cuda_stream(q)>>>(*g, wide, faults);
-    else grouped_kernel<float><<<grid, THREADS, 0, st_cuda_stream(q)>>>(*g, wide, faults);
+    if (!for_tensor_cores(g))
+        plain_kernel<<<tiles_of(g, PLAIN), PLAIN_THREADS, 0, st_cuda_stream(q)>>>(*g, st_cuda_faults_of(q));
+    else if (g->sum) launch<false, false>(q, g);
+    else if (g->trans_b) launch<true, true>(q, g);
+    else launch<true, false>(q, g);
     return st_cuda_launched(q, "grouped");
 }
