@@ -1,75 +1,133 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention_dq.cu - gradient of the queries, in bf16 on the tensor cores. A block has 64 queries of one head, a warp 16 of them;
- * keys and values pass by in tiles of 32. */
+/* attention_dq.cu - gradient of the queries of attention over spans, in bf16 on the tensor cores: dq = scale ds k, with ds
+ * as in attention_dkv.cu. Computing the weights once more is dearer than one pass that adds to dq from many blocks, and
+ * gives the same bits in every run. A block has BLOCK_Q rows of one query head, 16 for each warp, and walks the keys. */
 #include "attention_tile.h"
-#include <math_constants.h>
 
-enum { QUERIES = 64, KEYS = 32, THREADS = 128 };
+enum { BLOCK_Q = 128, BLOCK_K = 32, SCORES = BLOCK_K / 8, THREADS = 256 };
 
-template <int D> KERNEL(THREADS) dq_kernel(const cuda_attn a, st_cuda_faults faults)
+template <int D> struct queries_room {
+    st_bf16 q[BLOCK_Q * attn_row<D>::length], d_out[BLOCK_Q * attn_row<D>::length];
+    struct { st_bf16 k[BLOCK_K * attn_row<D>::length], v[BLOCK_K * attn_row<D>::length]; } stage[2];
+};
+
+template <int D>
+DEVICE void load_keys(queries_room<D> *room, int turn, const cuda_attn &a, const attn_walk &w, int kv)
 {
-    extern __shared__ __align__(16) st_bf16 shared[];
-    st_bf16 *queries = shared, *grads = queries + QUERIES * tile<D>::ld, *keys = grads + QUERIES * tile<D>::ld;
-    st_bf16 *values = keys + KEYS * tile<D>::ld;
-    int warp = threadIdx.x / CUDA_WARP, g = threadIdx.x % CUDA_WARP / 4, t = threadIdx.x % 4;
-    int64_t first = (int64_t)blockIdx.x * QUERIES, head = blockIdx.y, kv = head / (a.q.heads / a.k.heads);
-    int64_t row = first + warp * 16 + g;
-    float lse[2] = {0, 0}, delta[2] = {0, 0}, dq[D / 8][4] = {};
-    load_tile<D, QUERIES, THREADS>(queries, a.q, head, first, a.q.rows - first);
-    load_tile<D, QUERIES, THREADS>(grads, a.d_out, head, first, a.q.rows - first);
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        int64_t at = row + 8 * half;
-        if (at >= a.q.rows) continue;
-        lse[half] = ((const float *)a.lse.data)[at * a.lse.s_row + head * a.lse.s_head] * CUDART_L2E_F;
-        delta[half] = a.delta[at * a.q.heads + head];
-    }
-    for (int64_t s = next_span(a, 0, SIDE_Q, first, first + QUERIES, faults); s < a.n_spans;
-         s = next_span(a, s + 1, SIDE_Q, first, first + QUERIES, faults)) {
-        span x = span_at(a, s);
-        int64_t end = first + QUERIES < x.q + x.q_n ? first + QUERIES : x.q + x.q_n, seen[2];
-        int64_t reach = keys_seen(a, x, end - 1 - x.q);
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            int64_t i = row + 8 * half - x.q;
-            seen[half] = i >= 0 && i < x.q_n ? keys_seen(a, x, i) : 0;
-        }
-        for (int64_t k = 0; k < reach; k += KEYS) {
-            float p[KEYS / 8][4], ds[KEYS / 8][4];
-            __syncthreads();
-            load_tile<D, KEYS, THREADS>(keys, a.k, kv, x.k + k, x.k_n - k);
-            load_tile<D, KEYS, THREADS>(values, a.v, kv, x.k + k, x.k_n - k);
-            __syncthreads();
-            rows_by_rows<D, KEYS>(p, queries + warp * 16 * tile<D>::ld, keys);
-            rows_by_rows<D, KEYS>(ds, grads + warp * 16 * tile<D>::ld, values);
-#pragma unroll
-            for (int j = 0; j < KEYS / 8; j++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    bool sees = k + j * 8 + 2 * t + i % 2 < seen[i / 2];
-                    float prob = sees ? exp2f(p[j][i] * (a.scale * CUDART_L2E_F) - lse[i / 2]) : 0.0f;
-                    ds[j][i] = prob * (ds[j][i] - delta[i / 2]);
-                }
-            add_product<D, KEYS>(dq, ds, keys);
-        }
-    }
-    store_tile<D>(a.dq, head, first + warp * 16, dq, a.scale, a.scale);
+    int64_t first = (int64_t)w.k + w.at, end = (int64_t)w.k + w.k_n;
+    attn_load<D, BLOCK_K, THREADS>(room->stage[turn].k, a.k, kv, first, w.k, end);
+    attn_load<D, BLOCK_K, THREADS>(room->stage[turn].v, a.v, kv, first, w.k, end);
+    attn_commit();
 }
 
-template <int D> static void run(const st_queue *q, const cuda_attn *a)
+/* score = rows of a warp times keys, dp = rows of d_out times values */
+template <int D>
+DEVICE void both_scores(float (*score)[4], float (*dp)[4], const queries_room<D> *room, int turn)
 {
-    size_t bytes = sizeof(st_bf16) * 2 * (QUERIES + KEYS) * tile<D>::ld;
-    dim3 grid((unsigned)cuda_div_up(a->q.rows, QUERIES), (unsigned)a->q.heads);
-    ST_CUDA_SHARED(dq_kernel<D>, bytes);
-    dq_kernel<D><<<grid, THREADS, bytes, st_cuda_stream(q)>>>(*a, st_cuda_faults_of(q));
+    constexpr int L = attn_row<D>::length;
+    int row = threadIdx.x / 32 * 16;
+#pragma unroll
+    for (int j = 0; j < SCORES; j++)
+        for (int i = 0; i < 4; i++) score[j][i] = dp[j][i] = 0;
+#pragma unroll 2
+    for (int c = 0; c < D; c += 16) {
+        uint32_t q[4], d_out[4], right[4];
+        attn_left<L>(q, room->q, row, c);
+        attn_left<L>(d_out, room->d_out, row, c);
+#pragma unroll
+        for (int j = 0; j < SCORES; j += 2) {
+            attn_right<L>(right, room->stage[turn].k, j * 8, c);
+            mma(score[j], q, right[0], right[1]);
+            mma(score[j + 1], q, right[2], right[3]);
+            attn_right<L>(right, room->stage[turn].v, j * 8, c);
+            mma(dp[j], d_out, right[0], right[1]);
+            mma(dp[j + 1], d_out, right[2], right[3]);
+        }
+    }
+}
+
+/* sum += ds k, for two tiles of 8 keys at a time */
+template <int D>
+DEVICE void add_keys(float (*sum)[4], float (*ds)[4], const st_bf16 *k)
+{
+#pragma unroll
+    for (int j = 0; j < SCORES; j += 2) {
+        uint32_t left[4] = {st_bf16_pair(ds[j][0], ds[j][1]), st_bf16_pair(ds[j][2], ds[j][3]),
+                            st_bf16_pair(ds[j + 1][0], ds[j + 1][1]), st_bf16_pair(ds[j + 1][2], ds[j + 1][3])};
+#pragma unroll
+        for (int c = 0; c < D / 8; c += 2) {
+            uint32_t right[4];
+            attn_right_turned<attn_row<D>::length>(right, k, j * 8, c * 8);
+            mma(sum[c], left, right[0], right[1]);
+            mma(sum[c + 1], left, right[2], right[3]);
+        }
+    }
+}
+
+template <int D>
+static __global__ void __launch_bounds__(THREADS, D <= 80 ? 2 : 1) queries_kernel(const __grid_constant__ cuda_attn a,
+                                                                                 st_cuda_faults faults)
+{
+    extern __shared__ __align__(16) char shared[];
+    queries_room<D> *room = (queries_room<D> *)shared;
+    int tile = gridDim.x / a.q.heads - 1 - blockIdx.x / a.q.heads, head = blockIdx.x % a.q.heads;
+    int kv = head / (a.q.heads / a.k.heads), low = tile * BLOCK_Q, high = min((int64_t)low + BLOCK_Q, a.q.rows);
+    int lane = threadIdx.x & 31, mine = low + threadIdx.x / 32 * 16 + lane / 4;
+    float sum[D / 8][4] = {{0}}, base[2], delta[2], factor = a.scale * CUDART_L2E_F;
+    attn_walk w = attn_start<false>(a, faults, low, high, head, 1);
+
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        int64_t at = min((int64_t)mine + 8 * r, a.q.rows - 1);
+        base[r] = *attn_statistic(a.lse, at, head) * CUDART_L2E_F;
+        delta[r] = a.delta[at * a.q.heads + head];
+    }
+    if (w.live) {
+        attn_load<D, BLOCK_Q, THREADS>(room->q, a.q, head, low, 0, a.q.rows);
+        attn_load<D, BLOCK_Q, THREADS>(room->d_out, a.d_out, head, low, 0, a.q.rows);
+        load_keys<D>(room, 0, a, w, kv);
+    }
+    for (int turn = 0; w.live; turn ^= 1) {
+        float score[SCORES][4], dp[SCORES][4];
+        attn_walk now = w;
+        attn_arrived();
+        __syncthreads(); /* this tile is there, and nobody reads the other one any more */
+        attn_next<false>(w, BLOCK_K, a, faults, low, high);
+        if (w.live) load_keys<D>(room, turn ^ 1, a, w, kv);
+        int seen[2] = {attn_seen(now, a.causal, mine), attn_seen(now, a.causal, mine + 8)};
+        if (__all_sync(~0u, max(seen[0], seen[1]) <= now.at)) continue; /* no key for these rows */
+        both_scores<D>(score, dp, room, turn);
+#pragma unroll
+        for (int j = 0; j < SCORES; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                bool real = now.at + j * 8 + (lane & 3) * 2 + (i & 1) < seen[i >> 1];
+                float p = attn_exp2(score[j][i] * factor - base[i >> 1]);
+                score[j][i] = real ? p * (dp[j][i] - delta[i >> 1]) : 0;
+            }
+        add_keys<D>(sum, score, room->stage[turn].k);
+    }
+#pragma unroll
+    for (int c = 0; c < D / 8; c++)
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+            attn_store(a.dq, (int64_t)mine + 8 * r, head, c * 8 + (lane & 3) * 2, a.scale * sum[c][2 * r],
+                       a.scale * sum[c][2 * r + 1]);
+}
+
+template <int D>
+static int launch(const st_queue *q, const cuda_attn *a)
+{
+    unsigned blocks = (unsigned)(cuda_div_up(a->q.rows, BLOCK_Q) * a->q.heads);
+    ST_CUDA_SHARED(queries_kernel<D>, sizeof(queries_room<D>));
+    queries_kernel<D><<<blocks, THREADS, sizeof(queries_room<D>), st_cuda_stream(q)>>>(*a, st_cuda_faults_of(q));
+    return st_cuda_launched(q, "attention_bwd");
 }
 
 extern "C" int cuda_attention_tensor_dq(const st_queue *q, const cuda_attn *a)
 {
     if (!a->dq.data || !a->q.rows) return ST_OK;
-    if (a->q.cols <= 64) run<64>(q, a);
-    else if (a->q.cols <= 80) run<80>(q, a);
-    else if (a->q.cols <= 128) run<128>(q, a);
-    else run<256>(q, a);
-    return st_cuda_launched(q, "attention_bwd");
+#define LAUNCH(D) launch<D>(q, a)
+    return ATTN_FOR_WIDTH(a->q.cols, LAUNCH);
+#undef LAUNCH
 }

@@ -1,111 +1,179 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention_forward.cu - attention in bf16 on the tensor cores, with an online softmax in f32. A block has 64 queries of one
- * head, a warp 16 of them; keys and values pass by in tiles of 64. */
+/* attention_forward.cu - attention over spans in bf16 on the tensor cores.
+ *
+ * A block has BLOCK_Q rows of one query head, 16 for each warp, and walks the keys in tiles, the next tile arriving while
+ * this one is used. Scores, the running maximum and sum, and the output stay in registers, in f32; only the weights that
+ * go into the second product are rounded. Scores are in units of log 2. */
 #include "attention_tile.h"
-#include <math_constants.h>
 
-enum { QUERIES = 64, KEYS = 64, THREADS = 128 };
+enum { BLOCK_Q = 128, BLOCK_K = 64, THREADS = 256, SCORES = BLOCK_K / 8 };
+#define NONE (-CUDART_INF_F)
 
-/* Largest and sum of the four lanes that share a row. */
-DEVICE float row_max(float x)
+/* score [SCORES][4]: rows of a warp times a tile of keys. */
+template <int D>
+DEVICE void scores(float (*score)[4], const st_bf16 *q, const st_bf16 *k)
 {
-    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-DEVICE float row_add(float x)
-{
-    x += __shfl_xor_sync(0xffffffffu, x, 1);
-    return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-
-/* Scores become probabilities under the largest so far; what was summed before is brought under it too. */
-template <int D> DEVICE void softmax_step(float (*p)[4], float (*out)[4], float *most, float *total, const int64_t *limit,
-                                          float scale)
-{
-    int t = threadIdx.x % 4;
+    constexpr int L = attn_row<D>::length;
+    int row = threadIdx.x / 32 * 16;
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float high = -CUDART_INF_F, sum = 0;
+    for (int j = 0; j < SCORES; j++)
+        for (int i = 0; i < 4; i++) score[j][i] = 0;
+#pragma unroll 4
+    for (int c = 0; c < D; c += 16) {
+        uint32_t left[4], right[4];
+        attn_left<L>(left, q, row, c);
 #pragma unroll
-        for (int j = 0; j < KEYS / 8; j++)
-#pragma unroll
-            for (int i = 2 * half; i < 2 * half + 2; i++) {
-                p[j][i] = j * 8 + 2 * t + i % 2 < limit[half] ? p[j][i] * scale : -CUDART_INF_F;
-                high = fmaxf(high, p[j][i]);
-            }
-        high = fmaxf(most[half], row_max(high));
-        float base = high == -CUDART_INF_F ? 0.0f : high, factor = exp2f(most[half] - base);
-#pragma unroll
-        for (int j = 0; j < KEYS / 8; j++)
-#pragma unroll
-            for (int i = 2 * half; i < 2 * half + 2; i++) {
-                p[j][i] = exp2f(p[j][i] - base);
-                sum += p[j][i];
-            }
-        total[half] = total[half] * factor + row_add(sum);
-        most[half] = high;
-#pragma unroll
-        for (int j = 0; j < D / 8; j++) {
-            out[j][2 * half] *= factor;
-            out[j][2 * half + 1] *= factor;
+        for (int j = 0; j < SCORES; j += 2) {
+            attn_right<L>(right, k, j * 8, c);
+            mma(score[j], left, right[0], right[1]);
+            mma(score[j + 1], left, right[2], right[3]);
         }
     }
 }
 
-template <int D> KERNEL(THREADS) forward_kernel(const cuda_attn a, st_cuda_faults faults)
+/* Scores of keys from `at` on that a row does not see become -inf. seen: of this lane's two rows. */
+DEVICE void hide(float (*score)[4], int at, const int *seen)
 {
-    extern __shared__ __align__(16) st_bf16 shared[];
-    st_bf16 *queries = shared, *keys = queries + QUERIES * tile<D>::ld, *values = keys + KEYS * tile<D>::ld;
-    int warp = threadIdx.x / CUDA_WARP, g = threadIdx.x % CUDA_WARP / 4;
-    int64_t first = (int64_t)blockIdx.x * QUERIES, head = blockIdx.y, kv = head / (a.q.heads / a.k.heads);
-    int64_t row = first + warp * 16 + g; /* and row + 8 */
-    float most[2] = {-CUDART_INF_F, -CUDART_INF_F}, total[2] = {0, 0}, out[D / 8][4] = {};
-    load_tile<D, QUERIES, THREADS>(queries, a.q, head, first, a.q.rows - first);
-    for (int64_t s = next_span(a, 0, SIDE_Q, first, first + QUERIES, faults); s < a.n_spans;
-         s = next_span(a, s + 1, SIDE_Q, first, first + QUERIES, faults)) {
-        span x = span_at(a, s);
-        int64_t end = first + QUERIES < x.q + x.q_n ? first + QUERIES : x.q + x.q_n, seen[2];
-        int64_t reach = keys_seen(a, x, end - 1 - x.q);
+    int col = at + (threadIdx.x & 3) * 2;
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            int64_t i = row + 8 * half - x.q;
-            seen[half] = i >= 0 && i < x.q_n ? keys_seen(a, x, i) : 0;
-        }
-        for (int64_t k = 0; k < reach; k += KEYS) {
-            float p[KEYS / 8][4];
-            __syncthreads();
-            load_tile<D, KEYS, THREADS>(keys, a.k, kv, x.k + k, x.k_n - k);
-            load_tile<D, KEYS, THREADS>(values, a.v, kv, x.k + k, x.k_n - k);
-            __syncthreads();
-            rows_by_rows<D, KEYS>(p, queries + warp * 16 * tile<D>::ld, keys);
-            int64_t limit[2] = {seen[0] - k, seen[1] - k};
-            softmax_step<D>(p, out, most, total, limit, a.scale * CUDART_L2E_F);
-            add_product<D, KEYS>(out, p, values);
-        }
-    }
-    store_tile<D>(a.out, head, first + warp * 16, out, total[0] > 0 ? 1.0f / total[0] : 0.0f,
-                  total[1] > 0 ? 1.0f / total[1] : 0.0f);
-    if (!a.lse.data || threadIdx.x % 4) return;
+    for (int j = 0; j < SCORES; j++)
 #pragma unroll
-    for (int half = 0; half < 2; half++)
-        if (row + 8 * half < a.q.rows)
-            ((float *)a.lse.data)[(row + 8 * half) * a.lse.s_row + head * a.lse.s_head] =
-                total[half] > 0 ? most[half] * CUDART_LN2_F + logf(total[half]) : 0.0f;
+        for (int i = 0; i < 4; i++)
+            if (col + j * 8 + (i & 1) >= seen[i >> 1]) score[j][i] = NONE;
 }
 
-template <int D> static void run(const st_queue *q, const cuda_attn *a)
+/* Scores become weights; most, sum: of this lane's two rows, sum of its own columns only. keep: what becomes of older
+ * sums. */
+DEVICE void soften(float (*score)[4], float factor, float *most, float *sum, float *keep)
 {
-    size_t bytes = sizeof(st_bf16) * (QUERIES + 2 * KEYS) * tile<D>::ld;
-    dim3 grid((unsigned)cuda_div_up(a->q.rows, QUERIES), (unsigned)a->q.heads);
-    ST_CUDA_SHARED(forward_kernel<D>, bytes);
-    forward_kernel<D><<<grid, THREADS, bytes, st_cuda_stream(q)>>>(*a, st_cuda_faults_of(q));
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float high = most[r];
+#pragma unroll
+        for (int j = 0; j < SCORES; j++) {
+            score[j][2 * r] *= factor;
+            score[j][2 * r + 1] *= factor;
+            high = fmaxf(high, fmaxf(score[j][2 * r], score[j][2 * r + 1]));
+        }
+        high = fmaxf(high, __shfl_xor_sync(~0u, high, 1));
+        high = fmaxf(high, __shfl_xor_sync(~0u, high, 2));
+        float base = high == NONE ? 0 : high; /* a row that has seen no key yet */
+        keep[r] = attn_exp2(most[r] - base);
+        most[r] = high;
+        sum[r] *= keep[r];
+#pragma unroll
+        for (int j = 0; j < SCORES; j++)
+#pragma unroll
+            for (int i = 2 * r; i < 2 * r + 2; i++) {
+                score[j][i] = attn_exp2(score[j][i] - base);
+                sum[r] += score[j][i];
+            }
+    }
+}
+
+/* out = keep out + weights v */
+template <int D>
+DEVICE void gather_values(float (*out)[4], float (*weight)[4], const float *keep, const st_bf16 *v)
+{
+    constexpr int L = attn_row<D>::length;
+#pragma unroll
+    for (int c = 0; c < D / 8; c++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) out[c][i] *= keep[i >> 1];
+#pragma unroll
+    for (int j = 0; j < SCORES; j += 2) {
+        uint32_t left[4] = {st_bf16_pair(weight[j][0], weight[j][1]), st_bf16_pair(weight[j][2], weight[j][3]),
+                            st_bf16_pair(weight[j + 1][0], weight[j + 1][1]),
+                            st_bf16_pair(weight[j + 1][2], weight[j + 1][3])};
+#pragma unroll
+        for (int c = 0; c < D / 8; c += 2) {
+            uint32_t right[4];
+            attn_right_turned<L>(right, v, j * 8, c * 8);
+            mma(out[c], left, right[0], right[1]);
+            mma(out[c + 1], left, right[2], right[3]);
+        }
+    }
+}
+
+template <int D>
+DEVICE void finish(const cuda_attn &a, float (*out)[4], float *most, float *sum, int64_t first, int head)
+{
+    int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        int64_t row = first + threadIdx.x / 32 * 16 + lane / 4 + 8 * r;
+        float total = sum[r] + __shfl_xor_sync(~0u, sum[r], 1);
+        total += __shfl_xor_sync(~0u, total, 2);
+        bool none = most[r] == NONE && total == 0;
+        float factor = none ? 0 : 1 / total;
+#pragma unroll
+        for (int c = 0; c < D / 8; c++)
+            attn_store(a.out, row, head, c * 8 + (lane & 3) * 2, out[c][2 * r] * factor, out[c][2 * r + 1] * factor);
+        if (a.lse.data && (lane & 3) == 0 && row < a.q.rows)
+            ((float *)a.lse.data)[row * a.lse.s_row + head * a.lse.s_head] =
+                none ? 0 : CUDART_LN2_F * (most[r] + log2f(total));
+    }
+}
+
+/* One tile of keys and the values behind it. */
+template <int D>
+DEVICE void load_keys(st_bf16 *stage, const cuda_attn &a, const attn_walk &w, int kv)
+{
+    attn_load<D, BLOCK_K, THREADS>(stage, a.k, kv, (int64_t)w.k + w.at, w.k, (int64_t)w.k + w.k_n);
+    attn_load<D, BLOCK_K, THREADS>(stage + BLOCK_K * attn_row<D>::length, a.v, kv, (int64_t)w.k + w.at, w.k,
+                                   (int64_t)w.k + w.k_n);
+    attn_commit();
+}
+
+/* Later rows see more keys: they come first. The heads of a group run side by side and share keys in the L2. */
+template <int D>
+static __global__ void __launch_bounds__(THREADS, D <= 80 ? 2 : 1) attention_kernel(const __grid_constant__ cuda_attn a,
+                                                                                   st_cuda_faults faults)
+{
+    constexpr int L = attn_row<D>::length, STAGE = 2 * BLOCK_K * L;
+    extern __shared__ __align__(16) st_bf16 room[];
+    st_bf16 *q = room, *stage = room + BLOCK_Q * L; /* stage: keys, then values */
+    int tile = gridDim.x / a.q.heads - 1 - blockIdx.x / a.q.heads, head = blockIdx.x % a.q.heads;
+    int kv = head / (a.q.heads / a.k.heads), low = tile * BLOCK_Q, high = min((int64_t)low + BLOCK_Q, a.q.rows);
+    int mine = low + threadIdx.x / 32 * 16 + (threadIdx.x & 31) / 4;
+    float out[D / 8][4] = {{0}}, most[2] = {NONE, NONE}, sum[2] = {0, 0}, keep[2], factor = a.scale * CUDART_L2E_F;
+    attn_walk w = attn_start<false>(a, faults, low, high, head, 1);
+
+    if (w.live) {
+        attn_load<D, BLOCK_Q, THREADS>(q, a.q, head, low, 0, a.q.rows);
+        load_keys<D>(stage, a, w, kv);
+    }
+    for (int turn = 0; w.live; turn ^= 1) {
+        st_bf16 *k = stage + turn * STAGE;
+        float score[SCORES][4];
+        attn_walk now = w;
+        attn_arrived();
+        __syncthreads(); /* this tile is there, and nobody reads the other one any more */
+        attn_next<false>(w, BLOCK_K, a, faults, low, high);
+        if (w.live) load_keys<D>(stage + (turn ^ 1) * STAGE, a, w, kv);
+        int seen[2] = {attn_seen(now, a.causal, mine), attn_seen(now, a.causal, mine + 8)};
+        if (__all_sync(~0u, max(seen[0], seen[1]) <= now.at)) continue; /* no key for these rows */
+        scores<D>(score, q, k);
+        if (!__all_sync(~0u, min(seen[0], seen[1]) >= now.at + BLOCK_K)) hide(score, now.at, seen);
+        soften(score, factor, most, sum, keep);
+        gather_values<D>(out, score, keep, k + BLOCK_K * L);
+    }
+    finish<D>(a, out, most, sum, low, head);
+}
+
+template <int D>
+static int launch(const st_queue *q, const cuda_attn *a)
+{
+    size_t bytes = (size_t)(BLOCK_Q + 4 * BLOCK_K) * attn_row<D>::length * sizeof(st_bf16);
+    unsigned blocks = (unsigned)(cuda_div_up(a->q.rows, BLOCK_Q) * a->q.heads);
+    ST_CUDA_SHARED(attention_kernel<D>, bytes);
+    attention_kernel<D><<<blocks, THREADS, bytes, st_cuda_stream(q)>>>(*a, st_cuda_faults_of(q));
+    return st_cuda_launched(q, "attention");
 }
 
 extern "C" int cuda_attention_tensor(const st_queue *q, const cuda_attn *a)
 {
-    if (a->q.cols <= 64) run<64>(q, a);
-    else if (a->q.cols <= 80) run<80>(q, a);
-    else if (a->q.cols <= 128) run<128>(q, a);
-    else run<256>(q, a);
-    return st_cuda_launched(q, "attention");
+#define LAUNCH(D) launch<D>(q, a)
+    return ATTN_FOR_WIDTH(a->q.cols, LAUNCH);
+#undef LAUNCH
 }

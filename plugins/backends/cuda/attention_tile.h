@@ -1,86 +1,157 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention_tile.h - tiles of bf16 rows in shared memory, and products of 16 rows a warp with them on the tensor cores.
- * A tile's rows are D + 8 long: the eight rows that a load of matrices reads then lie in different banks. */
+/* attention_tile.h - what the tensor core kernels of attention share: the walk over spans, tiles of bf16 rows in shared
+ * memory that arrive while others are used, and operands for products of 16 rows. */
 #ifndef CUDA_ATTENTION_TILE_H
 #define CUDA_ATTENTION_TILE_H
 #include "attention.h"
 #include "mma.h"
+#include <math_constants.h>
 
-template <int D> struct tile { static const int ld = D + 8; };
+/* The head dimensions that templates are made for; others go up to the next one, with columns of zeros. */
+#define ATTN_FOR_WIDTH(cols, CALL) \
+    ((cols) <= 64 ? CALL(64) : (cols) <= 80 ? CALL(80) : (cols) <= 128 ? CALL(128) : CALL(256))
 
-/* Rows [first, first + n) of a head into a tile of R rows; zeros behind them and behind the head's columns. */
-template <int D, int R, int THREADS>
-DEVICE void load_tile(st_bf16 *to, const cuda_view &v, int64_t head, int64_t first, int64_t n)
+/* ---- the walk over spans ----
+ * A block owns rows [low, high) of one side and walks the other side in steps: for each span that holds some of its
+ * rows, for each head of the group, positions begin, begin + step ... below end, counted inside the span. All threads
+ * of a block hold the same walk. */
+typedef struct attn_walk {
+    int span, q, q_n, k, k_n; /* the span */
+    int begin, end, at;
+    int head, head_first, head_end;
+    bool live;
+} attn_walk;
+
+/* To the first position of the next span that has any. */
+template <bool KEYS>
+DEVICE void attn_next_span(attn_walk &w, const cuda_attn &a, st_cuda_faults faults, int low, int high)
 {
-    const st_bf16 *from = (const st_bf16 *)v.data + first * v.s_row + head * v.s_head;
-#pragma unroll 4
-    for (int e = threadIdx.x; e < R * (D / 8); e += THREADS) {
-        int row = e / (D / 8), col = e % (D / 8) * 8;
-        uint4 x = make_uint4(0, 0, 0, 0);
-        if (row < n && col < v.cols) x = *(const uint4 *)(from + row * v.s_row + col);
-        *(uint4 *)(to + row * tile<D>::ld + col) = x;
-    }
-}
-
-/* sum[j] (16 rows x columns 8 j ...) = a b^T: a's 16 rows against the N rows of b, over D. */
-template <int D, int N> DEVICE void rows_by_rows(float (*sum)[4], const st_bf16 *a, const st_bf16 *b)
-{
-    int lane = threadIdx.x % CUDA_WARP, matrix = lane / 8, r = lane % 8;
-    const st_bf16 *a_at = a + (matrix % 2 * 8 + r) * tile<D>::ld + matrix / 2 * 8;
-    const st_bf16 *b_at = b + (matrix / 2 * 8 + r) * tile<D>::ld + matrix % 2 * 8;
-#pragma unroll
-    for (int j = 0; j < N / 8; j++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) sum[j][i] = 0;
-#pragma unroll 4
-    for (int k = 0; k < D; k += 16) {
-        uint32_t left[4], right[4];
-        load_matrices(left, a_at + k);
-#pragma unroll
-        for (int j = 0; j < N / 16; j++) {
-            load_matrices(right, b_at + j * 16 * tile<D>::ld + k);
-            mma(sum[2 * j], left, right[0], right[1]);
-            mma(sum[2 * j + 1], left, right[2], right[3]);
+    for (int64_t s = w.span + 1;; s++) {
+        s = next_span(a, s, KEYS ? SIDE_K : SIDE_Q, low, high, faults);
+        w.live = s < a.n_spans;
+        if (!w.live) return;
+        span x = span_at(a, s);
+        w.span = (int)s;
+        w.q = (int)x.q;
+        w.q_n = (int)x.q_n;
+        w.k = (int)x.k;
+        w.k_n = (int)x.k_n;
+        int skew = w.k_n - w.q_n; /* query i sees keys below skew + i + 1 */
+        w.begin = 0;
+        if (KEYS) {
+            w.end = w.q_n;
+            if (a.causal) w.begin = max(0, max(low, w.k) - w.k - skew);
+        } else {
+            w.end = a.causal ? min(w.k_n, skew + min(high, w.q + w.q_n) - w.q) : w.k_n;
         }
+        w.at = w.begin;
+        w.head = w.head_first;
+        if (w.begin < w.end) return;
     }
 }
 
-/* sum (16 rows x D) += p b: p, 16 rows x N from registers as rows_by_rows left it, rounded to bf16; b has N rows. */
-template <int D, int N> DEVICE void add_product(float (*sum)[4], const float (*p)[4], const st_bf16 *b)
+template <bool KEYS>
+DEVICE attn_walk attn_start(const cuda_attn &a, st_cuda_faults faults, int low, int high, int head, int heads)
 {
-    int lane = threadIdx.x % CUDA_WARP, matrix = lane / 8, r = lane % 8;
-    const st_bf16 *b_at = b + (matrix % 2 * 8 + r) * tile<D>::ld + matrix / 2 * 8;
-#pragma unroll
-    for (int j = 0; j < N / 16; j++) {
-        const float *low = p[2 * j], *high = p[2 * j + 1];
-        uint32_t left[4] = {st_bf16_pair(low[0], low[1]), st_bf16_pair(low[2], low[3]), st_bf16_pair(high[0], high[1]),
-                            st_bf16_pair(high[2], high[3])};
-#pragma unroll
-        for (int c = 0; c < D / 16; c++) {
-            uint32_t right[4];
-            load_matrices_transposed(right, b_at + j * 16 * tile<D>::ld + c * 16);
-            mma(sum[2 * c], left, right[0], right[1]);
-            mma(sum[2 * c + 1], left, right[2], right[3]);
-        }
+    attn_walk w = {-1, 0, 0, 0, 0, 0, 0, 0, head, head, head + heads, false};
+    attn_next_span<KEYS>(w, a, faults, low, high);
+    return w;
+}
+
+template <bool KEYS>
+DEVICE void attn_next(attn_walk &w, int step, const cuda_attn &a, st_cuda_faults faults, int low, int high)
+{
+    w.at += step;
+    if (w.at < w.end) return;
+    w.at = w.begin;
+    if (++w.head < w.head_end) return;
+    attn_next_span<KEYS>(w, a, faults, low, high);
+}
+
+/* Keys of the span that this row of q sees; 0 where the row is not the span's. */
+DEVICE int attn_seen(const attn_walk &w, int causal, int row)
+{
+    int i = row - w.q;
+    if (i < 0 || i >= w.q_n) return 0;
+    return causal ? max(0, min(w.k_n, w.k_n - w.q_n + i + 1)) : w.k_n;
+}
+
+/* ---- tiles ---- */
+DEVICE uint32_t attn_shared(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+
+/* n_source bytes, then zeros. */
+DEVICE void attn_copy16(void *to, const void *from, int n_source)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(attn_shared(to)), "l"(from), "r"(n_source)
+                 : "memory");
+}
+DEVICE void attn_copy4(void *to, const void *from, int n_source)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(attn_shared(to)), "l"(from), "r"(n_source)
+                 : "memory");
+}
+DEVICE void attn_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
+DEVICE void attn_arrived(void) { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
+
+/* A row of a tile is 8 elements longer than D: an odd number of 16-byte words, so that 8 rows lie in different banks. */
+template <int D> struct attn_row { static constexpr int length = D + 8; };
+
+/* Rows [first, first + ROWS) of one head into a tile; rows outside [low, high) and columns beyond the head are 0. */
+template <int D, int ROWS, int THREADS>
+DEVICE void attn_load(st_bf16 *tile, const cuda_view &v, int head, int64_t first, int64_t low, int64_t high)
+{
+    constexpr int WORDS = D / 8;
+    const st_bf16 *base = (const st_bf16 *)v.data + head * v.s_head;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < ROWS * WORDS; i += THREADS) {
+        int row = i / WORDS, col = i % WORDS * 8;
+        bool real = first + row >= low && first + row < high && col < v.cols;
+        attn_copy16(tile + row * attn_row<D>::length + col, real ? base + (first + row) * v.s_row + col : base,
+                    real ? 16 : 0);
     }
 }
 
-/* The 16 rows of a warp, times a factor for rows g and g + 8. */
-template <int D>
-DEVICE void store_tile(const cuda_view &v, int64_t head, int64_t row, const float (*x)[4], float low, float high)
+/* ---- operands ---- */
+/* a: 16 rows, 16 columns of a tile stored (m, k). */
+template <int LENGTH>
+DEVICE void attn_left(uint32_t *a, const st_bf16 *tile, int row, int col)
 {
-    int lane = threadIdx.x % CUDA_WARP, g = lane / 4, t = lane % 4;
-    if (!v.data) return;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        int64_t at = row + g + half * 8;
-        float factor = half ? high : low;
-        st_bf16 *to = (st_bf16 *)v.data + at * v.s_row + head * v.s_head;
-        if (at >= v.rows) continue;
-#pragma unroll
-        for (int j = 0; j < D / 8; j++)
-            if (j * 8 < v.cols)
-                *(uint32_t *)(to + j * 8 + 2 * t) = st_bf16_pair(x[j][2 * half] * factor, x[j][2 * half + 1] * factor);
-    }
+    int lane = threadIdx.x & 31;
+    load_matrices(a, tile + (row + (lane & 15)) * LENGTH + col + (lane >> 4) * 8);
+}
+/* b for 16 columns n (b[0..1]: the first 8) and 16 of k, of a tile stored (n, k). */
+template <int LENGTH>
+DEVICE void attn_right(uint32_t *b, const st_bf16 *tile, int n, int k)
+{
+    int lane = threadIdx.x & 31;
+    load_matrices(b, tile + (n + (lane & 7) + (lane >> 4) * 8) * LENGTH + k + (lane >> 3 & 1) * 8);
+}
+/* The same of a tile stored (k, n). */
+template <int LENGTH>
+DEVICE void attn_right_turned(uint32_t *b, const st_bf16 *tile, int k, int n)
+{
+    int lane = threadIdx.x & 31;
+    load_matrices_transposed(b, tile + (k + (lane & 15)) * LENGTH + n + (lane >> 4) * 8);
+}
+
+/* lse of a row and head */
+DEVICE const float *attn_statistic(const cuda_view &v, int64_t row, int head)
+{
+    return (const float *)v.data + row * v.s_row + head * v.s_head;
+}
+
+/* 2^x, 0 for -inf */
+DEVICE float attn_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* Columns col, col + 1 of a row of a head. */
+DEVICE void attn_store(const cuda_view &v, int64_t row, int head, int col, float x, float y)
+{
+    if (row < v.rows && col < v.cols)
+        *(uint32_t *)((st_bf16 *)v.data + row * v.s_row + head * v.s_head + col) = st_bf16_pair(x, y);
 }
 #endif
