@@ -36,4 +36,5 @@ include plugins/heads/mtp/module.mk
 include plugins/datasets/mock/module.mk
 include plugins/datasets/cord_v2/module.mk
 include plugins/optimizers/adamw/module.mk
+include plugins/optimizers/muon/module.mk
 CLEANFILES += plugins/*/*.ptxas plugins/*/*/*.ptxas

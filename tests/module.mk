@@ -11,6 +11,7 @@ include tests/encoder/module.mk
 include tests/data/module.mk
 include tests/model/module.mk
 include tests/heads/module.mk
+include tests/optimizers/module.mk
 include tests/checkpoint/module.mk
 include tests/train/module.mk
 include tests/parity/module.mk

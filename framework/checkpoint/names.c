@@ -147,7 +147,8 @@ static int check_tied_head(const load *l, st_error *e)
     const st_file_tensor *head = st_shards_find(l->file, "lm_head.weight"), *embed = NULL;
 
     for (int i = 0; i < l->n && !embed; i++)
-        if (ends_with(l->names[i].file_name, "embed_tokens.weight")) embed = st_shards_find(l->file, l->names[i].file_name);
+        if (ends_with(l->names[i].file_name, "embed_tokens.weight"))
+            embed = st_shards_find(l->file, l->names[i].file_name);
     if (!head || !embed || is_named(l, head->name)) return ST_OK;
     if (head->dtype == embed->dtype && head->bytes == embed->bytes && !memcmp(head->data, embed->data, head->bytes))
         return ST_OK;

@@ -382,7 +382,8 @@ static int build(st_model *m, st_diags *d)
     first = keep_first(first, model_bind_keys(m, d));
     m->host = model_add_part(m, 0, "", "stack", NULL, NULL);
     if (!m->host) return ST_E_NOMEM;
-    if (first == ST_OK || !st_spec_get(m->spec, "stack", "blocks")) first = keep_first(first, model_check_pattern(m, d));
+    if (first == ST_OK || !st_spec_get(m->spec, "stack", "blocks"))
+        first = keep_first(first, model_check_pattern(m, d));
     if (first == ST_OK) first = bind_shape(m, d);
     stale = model_check_keys(m, d);
     if (first != ST_OK) return look_at_plugins(m, first, d);

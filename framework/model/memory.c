@@ -120,36 +120,6 @@ static void place_rows(st_model *m)
     m->row_block.bytes = at;
 }
 
-static st_tensor flat(char *base, size_t at, int32_t dtype, int64_t n)
-{
-    st_tensor t = st_tensor2(base + at, dtype, n, 1);
-    t.nd = 1;
-    return t;
-}
-
-/* One unit per group: addresses change once, from planned to real. */
-static int make_units(st_model *m)
-{
-    if (!m->units) m->units = ST_NEW_N(m->arena, const st_opt_unit *, m->n_groups ? m->n_groups : 1);
-    if (!m->units) return ST_E_NOMEM;
-    for (int32_t i = 0; i < m->n_groups; i++) {
-        opt_group *g = &m->groups[i];
-        st_opt_unit *u = &g->unit;
-        u->size = sizeof *u;
-        u->rule = g->class_.rule;
-        u->weight = u->master = flat(m->weight_block.base, g->at, g->dtype, g->count);
-        if (g->dtype != m->acc_dtype) u->master = flat(m->state_block.base, g->master_at, m->acc_dtype, g->count);
-        u->grad = flat(m->grad_block.base, g->grad_at, m->acc_dtype, g->count);
-        for (int s = 0; s < 4; s++)
-            u->state[s] = s < g->class_.n_state
-                              ? flat(m->state_block.base, g->state_at[s], g->class_.state[s].dtype, g->count)
-                              : st_absent();
-        u->hyper = flat(m->cell_block.base, g->hyper_at, m->acc_dtype, m->optimizer_ops.n_hyper);
-        m->units[i] = u;
-    }
-    return ST_OK;
-}
-
 /* Fake addresses, far apart: offsets may be formed, nothing may be read. */
 int model_layout(st_model *m)
 {
@@ -163,7 +133,7 @@ int model_layout(st_model *m)
     m->keep = (bump){(char *)((uintptr_t)6 << 44), 0, 0, (size_t)1 << 44, "kept tensors"};
     m->scratch = (bump){(char *)((uintptr_t)7 << 44), 0, 0, (size_t)1 << 44, "scratch"};
     model_row_tensors(m);
-    return make_units(m);
+    return model_make_units(m);
 }
 
 static int take(st_model *m, mem_block *b, uint32_t kind, const char *what, st_error *e)
@@ -201,7 +171,7 @@ int model_alloc(st_model *m, st_error *e)
     ST_TRY(take(m, &scratch, ST_MEM_DEVICE, "scratch", e));
     m->scratch = (bump){scratch.base, 0, 0, m->peak_scratch, "scratch"};
     model_row_tensors(m);
-    return make_units(m);
+    return model_make_units(m);
 }
 
 void model_free(st_model *m)

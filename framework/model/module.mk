@@ -26,5 +26,6 @@ framework_libstrata_la_SOURCES += \
   framework/model/stack.c \
   framework/model/step.c \
   framework/model/step_api.c \
+  framework/model/units.c \
   framework/model/timer.c \
   framework/model/weights.c

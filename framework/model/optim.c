@@ -65,7 +65,9 @@ static int apply_part(st_model *m, const char *section, st_diags *d)
 
 /* An encoder's own part feeds its blocks; parts with a name of their own (merger) come behind them. */
 static bool feeds_stack(const model_weight *w, const model_stack *st)
-{ return w->part == st->owner && w->trains && !strcmp(w->pub.part, st->owner->trains_as); }
+{
+    return w->part == st->owner && w->trains && !strcmp(w->pub.part, st->owner->trains_as);
+}
 
 /* What must run backward: the lowest trained layer of every stack, and whether anything feeds it. */
 static void find_lowest(st_model *m)
@@ -168,38 +170,47 @@ static int32_t group_of(st_model *m, const model_weight *w, const st_opt_class *
     return m->n_groups++;
 }
 
+static int ask(st_model *m, const model_weight *w, int32_t section, st_opt_class *c, int32_t *sections, st_diags *d)
+{
+    const char *name = m->optimizer.plugin->name;
+    st_weight_info info;
+
+    *sections = model_weight_infos(w, section, &info);
+    *c = (st_opt_class){.size = sizeof *c};
+    if (m->optimizer_ops.classify(m->optimizer.self, &info, c) != ST_OK)
+        return st_spec_fail_section(m->spec, d, "optimizer", NULL, "optimizer %s refused weight %s", name, w->pub.path);
+    if (c->place != ST_PLACE_FLAT && c->place != ST_PLACE_MATRIX)
+        return st_spec_fail_section(m->spec, d, "optimizer", NULL, "optimizer %s: weight %s lies in a way %u", name,
+                                    w->pub.path, c->place);
+    if (c->n_state < 0 || c->n_state > 4)
+        return st_spec_fail_section(m->spec, d, "optimizer", NULL, "optimizer %s: %d states for weight %s", name,
+                                    c->n_state, w->pub.path);
+    for (int i = 0; i < c->n_state; i++)
+        if (c->state[i].like != ST_LIKE_WEIGHT || !st_dtype_size(c->state[i].dtype))
+            return st_spec_fail_section(m->spec, d, "optimizer", NULL,
+                                        "optimizer %s: state %s of weight %s has not the weight's shape", name,
+                                        c->state[i].name, w->pub.path);
+    return ST_OK;
+}
+
+/* Of a weight that is taken as matrices each section is asked about: they share its states, so they are treated alike. */
 static int classify(st_model *m, model_weight *w, st_diags *d)
 {
-    st_weight_info info = {.size = sizeof info,
-                           .flags = w->pub.flags,
-                           .path = w->pub.path,
-                           .section = "",
-                           .nd = w->pub.nd,
-                           .unit = 1,
-                           .decay = w->pub.decay,
-                           .lr_scale = w->pub.lr_scale};
-    st_opt_class c = {.size = sizeof c};
     const char *name = m->optimizer.plugin->name;
-    int rc;
+    st_opt_class c, other;
+    int32_t n;
 
-    memcpy(info.dim, w->pub.dim, sizeof info.dim);
-    rc = m->optimizer_ops.classify(m->optimizer.self, &info, &c);
-    if (rc != ST_OK)
-        return st_spec_fail_section(m->spec, d, "optimizer", NULL, "optimizer %s refused weight %s", name, w->pub.path);
-    if (c.place != ST_PLACE_FLAT)
-        return st_spec_fail_section(m->spec, d, "optimizer", "use adamw",
-                                    "optimizer %s wants whole matrices (weight %s): "
-                                    "this version updates flat ranges",
+    ST_TRY(ask(m, w, -1, &c, &n, d));
+    if (c.place == ST_PLACE_MATRIX && w->pub.nd < 2)
+        return st_spec_fail_section(m->spec, d, "optimizer", NULL, "optimizer %s wants a matrix: weight %s is a vector",
                                     name, w->pub.path);
-    if (c.n_state < 0 || c.n_state > 4)
-        return st_spec_fail_section(m->spec, d, "optimizer", NULL, "optimizer %s: %d states for weight %s", name,
-                                    c.n_state, w->pub.path);
-    for (int i = 0; i < c.n_state; i++)
-        if (c.state[i].like != ST_LIKE_WEIGHT || !st_dtype_size(c.state[i].dtype))
+    for (int32_t i = 0; c.place == ST_PLACE_MATRIX && i < n; i++) {
+        ST_TRY(ask(m, w, i, &other, &n, d));
+        if (!same_class(&c, &other))
             return st_spec_fail_section(m->spec, d, "optimizer", NULL,
-                                        "optimizer %s: state %s of weight %s has no shape "
-                                        "that a flat range can have",
-                                        name, c.state[i].name, w->pub.path);
+                                        "optimizer %s treats section %s of weight %s unlike the others", name,
+                                        w->pub.n_sec > 0 ? w->pub.sec[i].name : "", w->pub.path);
+    }
     w->group = group_of(m, w, &c);
     return w->group < 0 ? ST_E_NOMEM : ST_OK;
 }

@@ -155,11 +155,11 @@ static char *plain_text(st_arena *a, const st_pattern *p)
 static int check_depth_count(st_model *m, st_diags *d)
 {
     const st_value *at = st_spec_get(m->spec, "stack", "mtp_depths");
+    int64_t said = m->stack_keys.mtp_depths;
 
-    if (!at || m->stack_keys.mtp_depths == ST_UNSET_INT || m->stack_keys.mtp_depths == m->parts_of_pattern.depths) return ST_OK;
+    if (!at || said == ST_UNSET_INT || said == m->parts_of_pattern.depths) return ST_OK;
     return st_spec_fail(m->spec, d, at, "a depth is what follows a '/' of the pattern",
-                        "mtp_depths = %lld, but the pattern has %d", (long long)m->stack_keys.mtp_depths,
-                        m->parts_of_pattern.depths);
+                        "mtp_depths = %lld, but the pattern has %d", (long long)said, m->parts_of_pattern.depths);
 }
 
 int model_check_pattern(st_model *m, st_diags *d)

@@ -15,7 +15,6 @@ static int plan_pass(st_model *m, int pass, int mode)
     model_micro(m, mode, 0);
     m->counting = 0;
     if (mode == ST_TRAIN) {
-        m->scratch.used = m->keep.used = 0;
         model_sums(m);
         model_finish_step(m);
         model_update(m);

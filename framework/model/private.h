@@ -116,8 +116,9 @@ typedef struct opt_group {
     int64_t count;                 /* elements with padding                                                  */
     size_t at, grad_at, master_at, state_at[4];
     size_t hyper_at;
-    st_opt_unit unit;
+    st_opt_unit unit;              /* all of it: one update where the class says flat, and sums              */
 } opt_group;
+typedef struct matrix_unit { st_opt_unit unit; st_weight_info info; } matrix_unit; /* one section of one weight */
 
 /* ---- memory (memory.c) ---- */
 typedef struct mem_block { char *base; size_t bytes; uint32_t kind; } mem_block;
@@ -185,7 +186,7 @@ struct st_model {
     model_sum step_sum;
     model_metric *metrics; int32_t n_metrics, cap_metrics;
     opt_group *groups; int32_t n_groups, cap_groups;
-    const st_opt_unit **units;
+    const st_opt_unit **units; matrix_unit *matrices; int32_t n_units;
     st_model_layer *layer_list; int32_t n_layer_list;
     frame encoder_frame;
     model_part *host, *position_part, *encoder_part, *optimizer_part;
@@ -272,6 +273,11 @@ bool model_listed(const char *list, const char *path, const char *name);
 int model_assign_parts(st_model *, st_diags *);
 int model_classify(st_model *, st_diags *);
 int model_hyper(st_model *, const st_schedule *, st_error *);
+
+/* units.c */
+int model_make_units(st_model *);
+/* What the optimizer is told of a weight (section -1) or of one of its sections; -> how many matrices it is. */
+int32_t model_weight_infos(const model_weight *, int32_t section, st_weight_info *);
 
 /* memory.c */
 int model_layout(st_model *);

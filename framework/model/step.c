@@ -193,12 +193,14 @@ int model_micro(st_model *m, int mode, int32_t micro)
 
 /* ---- the end of a step ---- */
 
-/* One sum of squares per group: few launches. Which weight is bad is asked only when a sum is not finite. */
+/* The step's end begins: nothing of its micro-batches is needed, and the optimizer has all scratch to itself.
+ * One sum of squares per group: few launches. Which weight is bad is asked only when a sum is not finite. */
 int model_sums(st_model *m)
 {
     st_step *s = &m->run.s;
     size_t acc = st_dtype_size(m->acc_dtype);
 
+    m->keep.used = m->scratch.used = 0;
     model_zero(m, m->cell_block.base + m->sumsq_at, (size_t)m->n_weights * acc);
     for (int32_t i = 0; i < m->n_groups; i++) {
         st_tensor cell = model_cell(m, m->sumsq_at + (size_t)i * acc, 1);
@@ -229,7 +231,7 @@ int model_update(st_model *m)
     int rc;
 
     model_enter(m, m->optimizer_part, NULL, &saved);
-    rc = m->run.s.status == ST_OK ? m->optimizer_ops.update(m->optimizer.self, &m->run.s, m->units, m->n_groups)
+    rc = m->run.s.status == ST_OK ? m->optimizer_ops.update(m->optimizer.self, &m->run.s, m->units, m->n_units)
                                   : m->run.s.status;
     if (rc != ST_OK) model_fail(m, rc, "the update failed (%s)", st_code_name(rc));
     model_leave(m, &saved);

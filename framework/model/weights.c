@@ -177,7 +177,7 @@ int model_declare_host(st_model *m, st_error *e)
                        .dim = {vocab, hidden},
                        .init = ST_INIT_NORMAL};
     st_weight head = {.size = sizeof head,
-                      .flags = ST_W_BETA,
+                      .flags = ST_W_BETA | ST_W_APART,
                       .name = "lm_head",
                       .nd = 2,
                       .dim = {vocab, hidden},

@@ -132,6 +132,8 @@ rule init-norm 's/^\[tokenizer\]/[init.rules]\npre_norm = 0.1\n&/'
 rule init-std 's/^\[tokenizer\]/[init]\nrule = fan_in\nstd = 0.1\n&/'
 rule adamw-beta1 's/^plugin = adamw/&\nbeta1 = 1/'
 rule adamw-beta2 's/^plugin = adamw/&\nbeta2 = 1/'
+rule muon-momentum 's/^plugin = adamw/plugin = muon\nmomentum = 1/'
+rule muon-coefficients 's/^plugin = adamw/plugin = muon\ncoefficients = 1,2/'
 rule schedule-decay 's/^lr = 1e-3/&\nkind = wsd\nwarmup = 2\ndecay = 3/'
 
 # ---- keys ----

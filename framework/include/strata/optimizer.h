@@ -17,6 +17,9 @@ typedef struct st_weight_info {     /* one weight, or one section of it         
 } st_weight_info;
 enum { ST_PLACE_FLAT = 1,           /* any cut of the elements: equal flat ranges, cheapest                                   */
        ST_PLACE_MATRIX };           /* each matrix (section, expert) whole on one owner; its parts are brought there and back */
+/* classify() is asked about the whole weight (section ""). For MATRIX it is then asked about each section, and must say the same
+ * of all; each becomes a unit of its own, a view whose rows may lie apart. A weight of three dimensions is one matrix per entry of
+ * the first: its unit is [entries, rows, columns]. */
 enum { ST_LIKE_WEIGHT = 1, ST_LIKE_ROWS, ST_LIKE_COLS, ST_LIKE_ONE };
 typedef struct st_opt_state { const char *name; int32_t dtype, like; } st_opt_state; /* never grows */
 typedef struct st_opt_class {

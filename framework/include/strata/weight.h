@@ -31,7 +31,9 @@ enum { ST_W_ACC = 1,       /* env->acc_dtype, f32 also in bf16 runs (A_log, dt_b
        ST_W_STATE = 4,     /* not trained, saved; changed only in finish_step (router bias)                           */
        ST_W_CONST = 8,     /* not trained, not saved; filled at start (frequency tables)                              */
        ST_W_BETA = 16,     /* matrices: gradient is written as beta * old + new, so the host need not zero it         */
-       ST_W_TABLE = 32 };  /* rows are looked up; matrix optimizers and adapters leave it alone                       */
+       ST_W_TABLE = 32,    /* rows are looked up; matrix optimizers and adapters leave it alone                       */
+       ST_W_APART = 64 };  /* no map between hidden states, for all its dimensions: the output matrix, kernels of a
+                            * convolution, a matrix from pixels; matrix optimizers leave it alone                     */
 
 /* The gradient of a weight is summed over micro-batches and over every group in which the weight is not cut - data, context
  * AND tensor. That is right for every layer, because it either sees all rows and gives partial y and dx, or sees a shard. */

@@ -127,7 +127,11 @@ static void declare_weights(struct vision *m, st_env *e)
 {
     int64_t wide = m->merge * m->merge * m->hidden;
 
-    m->patch_w = matrix(e, "patch", NULL, m->hidden, vision_patch_values(m));
+    m->patch_w = st_declare(e, (st_weight){.name = "patch",
+                                           .flags = ST_W_BETA | ST_W_APART, /* from pixels, not from a hidden state */
+                                           .nd = 2,
+                                           .dim = {m->hidden, vision_patch_values(m)},
+                                           .init = ST_INIT_NORMAL});
     m->patch_b = vector(e, "patch_bias", NULL, m->hidden, ST_INIT_ZERO);
     m->table = st_declare(e, (st_weight){.name = "position",
                                          .flags = ST_W_TABLE,

@@ -62,6 +62,7 @@ static int configure(void *self, st_env *e)
                                       .sec = in,
                                       .init = ST_INIT_NORMAL});
     m->conv = st_declare(e, (st_weight){.name = "conv",
+                                        .flags = ST_W_APART,
                                         .nd = 2,
                                         .dim = {conv_width(m), m->conv_kernel},
                                         .cut = {ST_G_TENSOR},

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model/units.c - what one call of the optimizer updates: flat ranges of groups, or single matrices of their weights.
+ * Units are made twice, first over planned addresses, then over real ones. */
+#include "model/private.h"
+#include <string.h>
+
+static st_tensor flat(char *base, size_t at, int32_t dtype, int64_t n)
+{
+    st_tensor t = st_tensor2(base + at, dtype, n, 1);
+    t.nd = 1;
+    return t;
+}
+
+/* All weights of a group side by side, with what lies between them. */
+static void make_range(st_model *m, opt_group *g)
+{
+    st_opt_unit *u = &g->unit;
+
+    u->size = sizeof *u;
+    u->rule = g->class_.rule;
+    u->weight = u->master = flat(m->weight_block.base, g->at, g->dtype, g->count);
+    if (g->dtype != m->acc_dtype) u->master = flat(m->state_block.base, g->master_at, m->acc_dtype, g->count);
+    u->grad = flat(m->grad_block.base, g->grad_at, m->acc_dtype, g->count);
+    for (int s = 0; s < 4; s++)
+        u->state[s] = s < g->class_.n_state
+                          ? flat(m->state_block.base, g->state_at[s], g->class_.state[s].dtype, g->count)
+                          : st_absent();
+    u->hyper = flat(m->cell_block.base, g->hyper_at, m->acc_dtype, m->optimizer_ops.n_hyper);
+}
+
+/* ---- matrices ---- */
+
+/* A weight without sections is one matrix. */
+static int32_t sections_of(const model_weight *w) { return w->pub.n_sec > 0 ? w->pub.n_sec : 1; }
+
+int32_t model_weight_infos(const model_weight *w, int32_t section, st_weight_info *out)
+{
+    *out = (st_weight_info){.size = sizeof *out,
+                            .flags = w->pub.flags,
+                            .path = w->pub.path,
+                            .section = "",
+                            .nd = w->pub.nd,
+                            .unit = 1,
+                            .decay = w->pub.decay,
+                            .lr_scale = w->pub.lr_scale};
+    memcpy(out->dim, w->pub.dim, sizeof out->dim);
+    if (section >= 0 && w->pub.n_sec > 0) {
+        out->section = w->pub.sec[section].name;
+        out->unit = w->pub.sec[section].unit;
+        out->dim[w->pub.sec_dim] = w->pub.sec[section].n;
+    }
+    return sections_of(w);
+}
+
+/* The section's part of a tensor of the whole weight. */
+static st_tensor part_of(const model_weight *w, int32_t section, st_tensor t)
+{
+    int64_t first = 0;
+
+    if (w->pub.n_sec <= 0) return t;
+    for (int32_t i = 0; i < section; i++) first += w->pub.sec[i].n;
+    t.data = (char *)t.data + (size_t)(first * t.stride[w->pub.sec_dim]) * st_dtype_size(t.dtype);
+    t.dim[w->pub.sec_dim] = w->pub.sec[section].n;
+    return t;
+}
+
+static void make_matrix(st_model *m, const model_weight *w, int32_t section, matrix_unit *out)
+{
+    const opt_group *g = &m->groups[w->group];
+    st_opt_unit *u = &out->unit;
+
+    model_weight_infos(w, section, &out->info);
+    *u = (st_opt_unit){.size = sizeof *u, .rule = g->class_.rule, .hyper = g->unit.hyper, .info = &out->info};
+    u->weight = part_of(w, section, model_weight_tensor(m, w));
+    u->master = part_of(w, section, model_master_tensor(m, w));
+    u->grad = part_of(w, section, model_grad_tensor(m, w));
+    for (int s = 0; s < 4; s++) {
+        st_tensor t = model_weight_tensor(m, w); /* its shape, elsewhere */
+        t.dtype = s < g->class_.n_state ? g->class_.state[s].dtype : ST_NONE;
+        t.data = m->state_block.base + w->state_at[s];
+        u->state[s] = s < g->class_.n_state ? part_of(w, section, t) : st_absent();
+    }
+}
+
+static int32_t count_units(const st_model *m)
+{
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < m->n_groups; i++) n += m->groups[i].class_.place == ST_PLACE_FLAT;
+    for (int32_t i = 0; i < m->n_weights; i++) {
+        const model_weight *w = m->weights[i];
+        if (w->group >= 0 && m->groups[w->group].class_.place == ST_PLACE_MATRIX) n += sections_of(w);
+    }
+    return n;
+}
+
+int model_make_units(st_model *m)
+{
+    int32_t n = 0, k = 0;
+
+    if (!m->units) {
+        m->n_units = count_units(m);
+        m->units = ST_NEW_N(m->arena, const st_opt_unit *, m->n_units ? m->n_units : 1);
+        m->matrices = ST_NEW_N(m->arena, matrix_unit, m->n_units ? m->n_units : 1);
+    }
+    if (!m->units || !m->matrices) return ST_E_NOMEM;
+    for (int32_t i = 0; i < m->n_groups; i++) {
+        make_range(m, &m->groups[i]);
+        if (m->groups[i].class_.place == ST_PLACE_FLAT) m->units[n++] = &m->groups[i].unit;
+    }
+    for (int32_t i = 0; i < m->n_weights; i++) {
+        const model_weight *w = m->weights[i];
+        if (w->group < 0 || m->groups[w->group].class_.place != ST_PLACE_MATRIX) continue;
+        for (int32_t s = 0; s < sections_of(w); s++, k++) {
+            make_matrix(m, w, s, &m->matrices[k]);
+            m->units[n++] = &m->matrices[k].unit;
+        }
+    }
+    return ST_OK;
+}
