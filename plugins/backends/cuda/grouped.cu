@@ -128,11 +128,13 @@ DEVICE void multiply(float c[4], const uint32_t a[4], const uint32_t b[2])
 typedef struct operand { const st_bf16 *from; int64_t step; int32_t outer, k; uint32_t to; } operand;
 
 /* What this thread copies of every stage: 8 chunks. */
-template <bool ALONG> DEVICE operand operand_of(const void *data, int64_t ld, int64_t first, int64_t k_first, int32_t outer, int32_t k)
+template <bool ALONG>
+DEVICE operand operand_of(const void *data, int64_t ld, int64_t first, int64_t k_first, int32_t outer, int32_t k)
 {
     int row = threadIdx.x / (ALONG ? 8 : 16), chunk = threadIdx.x % (ALONG ? 8 : 16);
     operand o;
-    o.from = (const st_bf16 *)data + (ALONG ? (first + row) * ld + k_first + chunk * 8 : (k_first + row) * ld + first + chunk * 8);
+    int64_t from = ALONG ? (first + row) * ld + k_first : (k_first + row) * ld + first;
+    o.from = (const st_bf16 *)data + from + chunk * 8;
     o.step = (ALONG ? 16 : 8) * ld;
     o.outer = outer - (ALONG ? row : chunk * 8);
     o.k = k - (ALONG ? chunk * 8 : row);
@@ -151,7 +153,8 @@ template <bool ALONG> DEVICE void send(operand &o, int64_t ld, const void *base,
     o.k -= DEEP;
 }
 
-/* 16 outer indices from `outer`, 16 k from `k`, of a stage. For a: {low, high} outer, then k; for b: {low, high} k, then outer. */
+/* 16 outer indices from `outer`, 16 k from `k`, of a stage. For a: {low, high} outer, then k; for b: {low, high} k, then
+ * outer. */
 template <bool ALONG, bool IS_A> DEVICE void fragment(uint32_t r[4], uint32_t stage, int outer, int k)
 {
     int lane = threadIdx.x % 32, in = lane & 7, first = lane >> 3 & 1, second = lane >> 4;

@@ -72,7 +72,8 @@ static int over_ranks(const st_xent *x, uint32_t what, void *data, int64_t rows,
     return st_collective(x->step, what, x->group, &t, &t);
 }
 
-/* What the ranks of a cut vocabulary tell each other about a chunk: the largest logits, then the sums and who has the best word. */
+/* What the ranks of a cut vocabulary tell each other about a chunk: the largest logits, then the sums and who has the
+ * best word. */
 static int reduce_largest(const st_xent *x, const cuda_xent *job)
 {
     return over_ranks(x, ST_ALL_REDUCE_MAX, job->max, job->count, 1);
