@@ -100,7 +100,8 @@ int cuda_run_alloc(st_device *device, uint32_t kind, size_t bytes, void **out)
         return ST_OK;
     }
     ST_TRY(said(d, "device memory", cudaMalloc(out, room)));
-    return said(d, "device memory", cudaMemset(*out, 0, room));
+    ST_TRY(said(d, "device memory", cudaMemset(*out, 0, room)));
+    return said(d, "device memory", cudaStreamSynchronize(NULL)); /* our streams do not wait for the one that it runs on */
 }
 
 int cuda_run_free(st_device *device, uint32_t kind, void *p)
