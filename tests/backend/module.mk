@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# Ops of the cpu backend, straight from its module. `speed` prints rates; it is built only when asked for.
+# Ops of the cpu backend, straight from its module; what of the cuda backend needs no GPU. `speed` prints rates; it is built only when asked for.
 if HAVE_CMOCKA
 BACKEND_TESTS = tests/backend/test_products \
   tests/backend/test_rows \
   tests/backend/test_attention \
   tests/backend/test_lookup \
   tests/backend/test_point \
-  tests/backend/test_device
+  tests/backend/test_device \
+  tests/backend/test_cuda
 check_PROGRAMS += $(BACKEND_TESTS)
 TESTS += $(BACKEND_TESTS)
 EXTRA_PROGRAMS = tests/backend/speed
@@ -29,6 +30,9 @@ tests_backend_test_point_LDADD = $(CMOCKA_LIBS)
 tests_backend_test_device_SOURCES = tests/backend/test_device.c $(backend_fixture)
 tests_backend_test_device_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_backend_test_device_LDADD = $(CMOCKA_LIBS)
+tests_backend_test_cuda_SOURCES = tests/backend/test_cuda.c
+tests_backend_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_backend_test_cuda_LDADD = $(CMOCKA_LIBS)
 tests_backend_speed_SOURCES = tests/backend/speed.c $(backend_fixture)
 tests_backend_speed_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_backend_speed_LDADD = $(CMOCKA_LIBS)

@@ -22,8 +22,8 @@ static int want_matrix(const st_queue *q, const char *op, const char *name, cons
 static int want_result(const st_queue *q, const char *op, const char *name, const st_tensor *t, int32_t type)
 {
     if (t->dtype == ST_F32 || t->dtype == type) return ST_OK;
-    return q->fail(q, ST_E_SHAPE, "%s: %s is %s, it must be f32 or %s as what is multiplied", op, name,
-                   check_type_name(t->dtype), check_type_name(type));
+    return q->fail(q, ST_E_SHAPE, "%s: %s is %s, it must be f32%s%s as what is multiplied", op, name,
+                   check_type_name(t->dtype), type == ST_F32 ? "" : ", or ", type == ST_F32 ? "" : check_type_name(type));
 }
 
 static int same_type(const st_queue *q, const char *op, const char *name, const st_tensor *t, const char *other_name,

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_cuda.c - the logic module of the cuda backend, which needs no GPU: descriptor, why there is no device, and planning: wrong
+ * shapes and types are refused by name, workspace and FLOPs are what they should be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <strata/backend.h>
+
+typedef struct plan { st_queue q; size_t taken; double flops; char message[512]; } plan; /* begins with the queue */
+
+static plan *plan_of(const st_queue *q) { return (plan *)(uintptr_t)q; }
+static void *take(const st_queue *q, size_t bytes)
+{
+    size_t at = plan_of(q)->taken;
+    plan_of(q)->taken += bytes;
+    return (void *)(uintptr_t)(0x100000 + at);
+}
+static void add_count(const st_queue *q, double flops, double bytes) { plan_of(q)->flops += flops; }
+static int queue_fail(const st_queue *q, int code, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(plan_of(q)->message, sizeof plan_of(q)->message, fmt, args);
+    va_end(args);
+    return code;
+}
+static plan new_plan(void)
+{
+    return (plan){.q = {.size = sizeof(st_queue), .planning = 1, .scratch = take, .count = add_count, .fail = queue_fail}};
+}
+
+static const st_plugin *module(void)
+{
+    const char *dir = getenv("ST_BUILDDIR");
+    char path[4096];
+    st_plugin_fn get;
+    snprintf(path, sizeof path, "%s/plugins/.libs/cuda.so", dir ? dir : ".");
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL), *entry = handle ? dlsym(handle, "st_plugin_v1") : NULL;
+    if (!entry) fail_msg("%s", dlerror());
+    memcpy(&get, &entry, sizeof get);
+    return get();
+}
+static const st_backend_ops *backend(void) { return module()->ops; }
+
+static st_tensor matrix(int32_t type, int64_t rows, int64_t cols) /* an address that nobody may touch */
+{
+    return st_tensor2((void *)(uintptr_t)0x1000, type, rows, cols);
+}
+
+static void descriptor(void **state)
+{
+    const st_backend_ops *b = backend();
+    st_facts f = {0};
+    assert_string_equal(module()->name, "cuda");
+    assert_int_equal(module()->kind, ST_KIND_BACKEND);
+    assert_true(module()->kernel_size > 0);
+    void *const *op = (void *const *)&b->ops->gemm, *const *end = (void *const *)(b->ops + 1);
+    for (; op < end; op++) assert_non_null(*op);
+    assert_int_equal(b->facts(NULL, &f), ST_OK);
+    assert_int_equal(f.align, 256);
+    assert_int_equal(f.tile % ST_GROUP_TILE, 0);
+    assert_int_equal(f.dtypes, 1u << ST_F32 | 1u << ST_BF16 | 1u << ST_I32 | 1u << ST_I64 | 1u << ST_U8);
+}
+
+static void a_machine_without_a_gpu_says_why(void **state)
+{
+    const char *why = NULL;
+    int n = backend()->count(NULL, NULL, &why);
+    assert_true(n >= 0);
+    assert_non_null(why);
+    if (n == 0) assert_non_null(strstr(why, "NVIDIA driver"));
+    else assert_string_equal(why, "");
+}
+
+static void types_are_refused_by_name(void **state)
+{
+    const st_ops *o = backend()->ops;
+    plan p = new_plan();
+    st_tensor whole = matrix(ST_F64, 4, 4), half = matrix(ST_F16, 4, 4), a = matrix(ST_BF16, 4, 4), b = matrix(ST_F32, 4, 4);
+    assert_int_equal(o->act(&p.q, ST_ACT_SILU, &whole, &whole), ST_E_UNSUPPORTED);
+    assert_string_equal(p.message, "act: x is f64, the cuda backend computes in bf16 or f32; f64 is what the cpu backend is for");
+    assert_int_equal(o->act(&p.q, ST_ACT_SILU, &half, &half), ST_E_UNSUPPORTED);
+    assert_string_equal(p.message, "act: x is f16, the cuda backend computes in bf16 or f32");
+    assert_int_equal(o->gemm(&p.q, &(st_gemm){.a = &a, .b = &b, .c = &b, .alpha = 1}), ST_E_SHAPE);
+    assert_string_equal(p.message, "gemm: b is f32, but a is bf16");
+    assert_int_equal(o->gemm(&p.q, &(st_gemm){.a = &b, .b = &b, .c = &a, .alpha = 1}), ST_E_SHAPE);
+    assert_string_equal(p.message, "gemm: c is bf16, it must be f32 as what is multiplied");
+}
+
+static void shapes_are_refused_by_name(void **state)
+{
+    const st_ops *o = backend()->ops;
+    plan p = new_plan();
+    st_tensor a = matrix(ST_BF16, 4, 6), b = matrix(ST_BF16, 5, 4), c = matrix(ST_BF16, 4, 4), gap = c;
+    assert_int_equal(o->gemm(&p.q, &(st_gemm){.a = &a, .b = &b, .c = &c, .alpha = 1}), ST_E_SHAPE);
+    assert_non_null(strstr(p.message, "gemm: b is bf16 [5, 4], it must be bf16 [6, 4]"));
+    gap.stride[1] = 2;
+    assert_int_equal(o->add(&p.q, 1, &gap, 1, &c, &c), ST_E_SHAPE);
+    assert_non_null(strstr(p.message, "x has stride 2 in its last dimension"));
+    assert_int_equal(o->glu(&p.q, 9, &c, &c, &c), ST_E_UNSUPPORTED);
+    assert_non_null(strstr(p.message, "activation 9"));
+}
+
+static void plans_tell_work_and_workspace(void **state)
+{
+    enum { N = 100, WORDS = 300, HIDDEN = 64, CHUNK = 16 };
+    const st_ops *o = backend()->ops;
+    plan p = new_plan();
+    st_tensor h = matrix(ST_BF16, N, HIDDEN), w = matrix(ST_BF16, WORDS, HIDDEN), labels = matrix(ST_I32, 1, N),
+              cell = matrix(ST_F32, 1, 2), one = matrix(ST_F32, 1, 1), dw = matrix(ST_F32, WORDS, HIDDEN);
+    st_xent x = {.h = &h, .w = &w, .labels = &labels, .scale = &one, .loss = &cell, .dh = &h, .dw = &dw,
+                 .budget = (size_t)CHUNK * WORDS * 2, .group = ST_G_NONE};
+    if (o->xent(&p.q, &x)) fail_msg("%s", p.message);
+    assert_true(p.flops == 6.0 * N * WORDS * HIDDEN);
+    assert_true(p.taken >= (size_t)CHUNK * (WORDS + 2 * HIDDEN) * 2); /* a chunk of logits, of h and of dh; no more logits */
+    assert_true(p.taken < (size_t)2 * CHUNK * WORDS * 2 + (size_t)N * 64);
+    p = new_plan();
+    st_tensor c = matrix(ST_BF16, N, WORDS);
+    assert_int_equal(o->gemm(&p.q, &(st_gemm){.a = &h, .b = &w, .c = &c, .alpha = 1, .trans = 2}), ST_OK);
+    assert_int_equal(p.taken, 0);
+    assert_true(p.flops == 2.0 * N * WORDS * HIDDEN);
+    st_gemm kept = {.a = &h, .b = &w, .c = &c, .alpha = 1, .beta = 1, .trans = 2, .act = ST_ACT_SILU};
+    assert_int_equal(o->gemm(&p.q, &kept), ST_OK); /* the value before act needs a place beside the old c */
+    assert_int_equal(p.taken, (size_t)N * WORDS * 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(descriptor),
+        cmocka_unit_test(a_machine_without_a_gpu_says_why),
+        cmocka_unit_test(types_are_refused_by_name),
+        cmocka_unit_test(shapes_are_refused_by_name),
+        cmocka_unit_test(plans_tell_work_and_workspace),
+    };
+    return cmocka_run_group_tests_name("cuda logic", tests, NULL, NULL);
+}
