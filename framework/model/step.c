@@ -25,7 +25,8 @@ void model_start(st_model *m)
                      .context = m->mesh.context,
                      .tensor = m->mesh.tensor,
                      .expert = m->mesh.expert,
-                     .media = m->mesh.media};
+                     .media = m->mesh.media,
+                     .backend = m->backend.plugin->name};
     r->m = m;
     r->launch = NULL;
     r->op_open = r->lanes = 0;

@@ -418,7 +418,8 @@ static int prepare(mock *m, const char *plugin, const char *const *settings, int
                         .context = one,
                         .tensor = one,
                         .expert = one,
-                        .media = one};
+                        .media = one,
+                        .backend = "cpu"};
     return m->ops->configure(m->self, &m->env);
 }
 mock *mock_open(const char *plugin, const char *const *settings, int32_t dtype, int64_t hidden)

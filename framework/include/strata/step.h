@@ -110,6 +110,7 @@ struct st_step { /* read-only to plugins */
     int32_t acc_dtype;            /* statistics, gradients, scalars, metrics: ST_F64 in f64 runs, else ST_F32 ("acc" below)   */
     int32_t layer, depth, micro, micros;
     st_axis data, context, tensor, expert, media;
+    const char *backend;          /* its name, while planning too: what a plugin's own kernels need may depend on it          */
 };
 
 ST_FN int st_status(const st_step *s) { return s->status; }

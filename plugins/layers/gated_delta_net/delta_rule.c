@@ -19,7 +19,7 @@
  *
  * A caller with inputs of T tokens in `n` segments therefore makes a row with these borders, fills x, and reads y and
  * dx. */
-#include "kernels.h"
+#include "work.h"
 #include <strata/layer.h>
 
 typedef struct delta {
@@ -87,10 +87,7 @@ static gdn_rule rule_args(const delta *m, st_step *s, const st_tensor *x, const 
                   .dtype = s->dtype};
     return a;
 }
-static void *work_area(const delta *m, st_step *s, int64_t columns_of_one)
-{
-    return st_scratch(s, s->acc_dtype, gdn_lanes(s->row->max_segments, m->key_heads), columns_of_one).data;
-}
+static void *work_area(st_step *s, int64_t n) { return st_scratch(s, s->acc_dtype, 1, n).data; }
 static int64_t state_rows(const delta *m, st_step *s) { return st_tiles(s, m->tiles).dim[0] * m->value_heads; }
 
 static int forward(const void *self, st_step *s, const st_tensor *x, const st_tensor *y)
@@ -107,7 +104,7 @@ static int forward(const void *self, st_step *s, const st_tensor *x, const st_te
     a.out = y->data;
     a.final = m->states ? st_cols(*y, c.state, 1).data : NULL;
     a.out_stride = a.final_stride = y->stride[0];
-    a.work = work_area(m, s, gdn_rule_work(m->value_heads / m->key_heads, m->key_dim, m->value_dim));
+    a.work = work_area(s, gdn_rule_elements(s->backend, &a));
     return ST_LAUNCH(s, "gdn_rule", ST_KERNELS(s, gdn_kernels)->rule(s->q, &a));
 }
 static int backward(const void *self, st_step *s, const st_tensor *x, const st_tensor *dy, const st_tensor *dx)
@@ -137,10 +134,10 @@ static int backward(const void *self, st_step *s, const st_tensor *x, const st_t
         return ST_FAIL(s, ST_E_SHAPE, "delta_rule: x, dy and dx must be of the run's type, x and dx of one row length");
     ST_OP(s, fill, dx, 0);
     if (again) {
-        b.f.work = work_area(m, s, gdn_rule_work(m->value_heads / m->key_heads, m->key_dim, m->value_dim));
+        b.f.work = work_area(s, gdn_rule_elements(s->backend, &b.f));
         ST_LAUNCH(s, "gdn_rule", ST_KERNELS(s, gdn_kernels)->rule(s->q, &b.f));
     }
-    b.f.work = work_area(m, s, gdn_rule_bwd_work(m->value_heads / m->key_heads, m->key_dim, m->value_dim));
+    b.f.work = work_area(s, gdn_rule_bwd_elements(s->backend, &b.f));
     return ST_LAUNCH(s, "gdn_rule_bwd", ST_KERNELS(s, gdn_kernels)->rule_bwd(s->q, &b));
 }
 static int cost(const void *self, const st_env *e, const st_row_stats *r, st_cost *out)

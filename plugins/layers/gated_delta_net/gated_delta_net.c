@@ -8,7 +8,7 @@
  *     y = W_out (w rms norm(o) silu(z))
  * Value head h uses key head h / (value_heads / key_heads). The heads are declared as cuts over the tensor group, but
  * neither tensor nor context groups are claimed yet: both need collectives that this layer does not make. */
-#include "kernels.h"
+#include "work.h"
 #include <strata/layer.h>
 
 enum { DT_ONE, DT_SOFTPLUS };
@@ -28,14 +28,13 @@ static const st_slot slots[] = {
     [CONV] = {"conv", ST_DROP, 0},        /* (rows, q | k | v)                                         */
     [BETA] = {"beta", 0, 0},              /* (rows, value_heads) acc                                   */
     [DECAY] = {"decay", 0, 0},            /* (rows, value_heads) acc                                   */
-    [STATES] = {"states", ST_DROP, 0},    /* (tiles * value_heads, key_dim * value_dim) acc            */
+    [STATES] = {"states", ST_DROP, 0},    /* (tiles * value_heads, key_dim * value_dim)                */
     [RULE_OUT] = {"rule_out", 0, 0},      /* (rows, value_heads * value_dim)                           */
     [NORM_OUT] = {"norm_out", ST_DROP, 0} /* (rows, value_heads * value_dim)                           */
 };
 static int64_t key_width(const gdn *m) { return m->key_heads * m->key_dim; }
 static int64_t value_width(const gdn *m) { return m->value_heads * m->value_dim; }
 static int64_t conv_width(const gdn *m) { return 2 * key_width(m) + value_width(m); }
-static int64_t group_of(const gdn *m) { return m->value_heads / m->key_heads; }
 
 static int configure(void *self, st_env *e)
 {
@@ -100,6 +99,8 @@ static gdn_row row_of(const gdn *m, st_step *s, int64_t rows)
     return r;
 }
 
+static void *work_area(st_step *s, int64_t n) { return n ? st_scratch(s, s->acc_dtype, 1, n).data : NULL; }
+
 /* ---- the pieces, each from its inputs: forward runs them all, backward those whose results were not kept ---- */
 
 static gdn_conv conv_args(const gdn *m, st_step *s, const gdn_row *r, const st_tensor *proj)
@@ -119,7 +120,7 @@ static void run_conv(const gdn *m, st_step *s, const gdn_row *r, const st_tensor
     gdn_conv a = conv_args(m, s, r, proj);
     a.out = out->data;
     a.out_stride = out->stride[0];
-    a.work = st_scratch(s, s->acc_dtype, 1, gdn_conv_work(a.channels, a.taps)).data;
+    a.work = work_area(s, gdn_conv_elements(s->backend, &a));
     ST_LAUNCH(s, "gdn_conv", ST_KERNELS(s, gdn_kernels)->conv(s->q, &a));
     st_release(s, mark);
 }
@@ -158,16 +159,14 @@ static gdn_rule rule_args(const gdn *m, st_step *s, const gdn_row *r, const st_t
     return a;
 }
 /* out absent: only the states are wanted */
-static void run_rule(const gdn *m, st_step *s, gdn_rule *a, const st_tensor *out)
+static void run_rule(st_step *s, gdn_rule *a, const st_tensor *out)
 {
     const size_t mark = st_mark(s);
     if (out) {
         a->out = out->data;
         a->out_stride = out->stride[0];
     }
-    a->work = st_scratch(s, s->acc_dtype, gdn_lanes(a->row.n_segments, m->key_heads),
-                         gdn_rule_work(group_of(m), m->key_dim, m->value_dim))
-                  .data;
+    a->work = work_area(s, gdn_rule_elements(s->backend, a));
     ST_LAUNCH(s, "gdn_rule", ST_KERNELS(s, gdn_kernels)->rule(s->q, a));
     st_release(s, mark);
 }
@@ -196,7 +195,7 @@ static void run_norm(const gdn *m, st_step *s, const st_tensor *o, const st_tens
 static st_tensor states_memory(const gdn *m, st_step *s, const gdn_row *r, int keep)
 {
     const int64_t rows = r->n_tiles * m->value_heads, cols = m->key_dim * m->value_dim;
-    return keep ? st_keep(s, STATES, s->acc_dtype, rows, cols) : st_scratch(s, s->acc_dtype, rows, cols);
+    return keep ? st_keep(s, STATES, s->dtype, rows, cols) : st_scratch(s, s->dtype, rows, cols);
 }
 
 static int forward(const void *self, st_step *s, const st_tensor *x, const st_tensor *y)
@@ -217,7 +216,7 @@ static int forward(const void *self, st_step *s, const st_tensor *x, const st_te
     ST_LAUNCH(s, "gdn_gate", ST_KERNELS(s, gdn_kernels)->gate(s->q, &gate));
     gdn_rule rule = rule_args(m, s, &r, &mixed, &beta, &g, &states);
     if (!s->train) rule.states = NULL;
-    run_rule(m, s, &rule, &o);
+    run_rule(s, &rule, &o);
     run_norm(m, s, &o, &proj, &normed);
     return st_linear(s, m->out, &normed, y);
 }
@@ -237,7 +236,7 @@ static void norm_backward(const gdn *m, st_step *s, const st_tensor *o, const st
     a.dz = dz.data;
     a.dz_stride = dz.stride[0];
     a.dweight = st_grad(s, m->norm, NULL).data;
-    a.work = st_scratch(s, s->acc_dtype, 1, gdn_norm_bwd_work(a.tokens, m->value_dim)).data;
+    a.work = work_area(s, gdn_norm_bwd_work(a.tokens, m->value_dim));
     ST_LAUNCH(s, "gdn_norm_bwd", ST_KERNELS(s, gdn_kernels)->norm_bwd(s->q, &a));
     st_release(s, mark);
 }
@@ -255,9 +254,7 @@ static void rule_backward(const gdn *m, st_step *s, const gdn_rule *f, const st_
                       .dstride = dmixed->stride[0],
                       .dgate_stride = dbeta->stride[0]};
     a.f.out_stride = d_o->stride[0];
-    a.f.work = st_scratch(s, s->acc_dtype, gdn_lanes(f->row.n_segments, m->key_heads),
-                          gdn_rule_bwd_work(group_of(m), m->key_dim, m->value_dim))
-                   .data;
+    a.f.work = work_area(s, gdn_rule_bwd_elements(s->backend, &a.f));
     ST_LAUNCH(s, "gdn_rule_bwd", ST_KERNELS(s, gdn_kernels)->rule_bwd(s->q, &a));
     st_release(s, mark);
 }
@@ -274,7 +271,7 @@ static void gate_backward(const gdn *m, st_step *s, const st_tensor *proj, const
     a.dstride = dproj->stride[0];
     a.da_log = st_grad(s, m->a_log, NULL).data;
     a.ddt_bias = st_grad(s, m->dt_bias, NULL).data;
-    a.work = st_scratch(s, s->acc_dtype, 1, gdn_gate_bwd_work(a.tokens, m->value_heads)).data;
+    a.work = work_area(s, gdn_gate_bwd_work(a.tokens, m->value_heads));
     ST_LAUNCH(s, "gdn_gate_bwd", ST_KERNELS(s, gdn_kernels)->gate_bwd(s->q, &a));
     st_release(s, mark);
 }
@@ -288,7 +285,7 @@ static void conv_backward(const gdn *m, st_step *s, const gdn_row *r, const st_t
     a.din = dproj->data;
     a.din_stride = dproj->stride[0];
     a.dweight = st_grad(s, m->conv, NULL).data;
-    a.work = st_scratch(s, s->acc_dtype, 1, gdn_conv_bwd_work(r->n_tiles, a.channels, a.taps)).data;
+    a.work = work_area(s, gdn_conv_bwd_work(r->n_tiles, a.channels, a.taps));
     ST_LAUNCH(s, "gdn_conv_bwd", ST_KERNELS(s, gdn_kernels)->conv_bwd(s->q, &a));
     st_release(s, mark);
 }
@@ -318,7 +315,7 @@ static int backward(const void *self, st_step *s, const st_tensor *x, const st_t
     const int again = !states.data;
     if (again) states = states_memory(m, s, &r, 0);
     gdn_rule rule = rule_args(m, s, &r, &mixed, &beta, &g, &states);
-    if (again) run_rule(m, s, &rule, NULL);
+    if (again) run_rule(s, &rule, NULL);
     rule_backward(m, s, &rule, &d_o, &dmixed, &dbeta, &dg);
     gate_backward(m, s, &proj, &beta, &g, &dbeta, &dg, &dproj);
     conv_backward(m, s, &r, &proj, &dmixed, &dproj);

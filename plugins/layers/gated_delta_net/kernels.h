@@ -3,12 +3,12 @@
  *
  * All entries take plain pointers and sizes; `dtype` is the run's type, "acc" the type of statistics and gradients (on
  * the CPU the same). A stride counts elements from one token to the next. Weight gradients are added to; a NULL one is
- * skipped. `work` is scratch of the sizes given by the functions below, in elements of acc. */
+ * skipped. `work` is scratch in elements of acc, as much as work.h says for the backend. */
 #ifndef GDN_KERNELS_H
 #define GDN_KERNELS_H
 #include <strata/plugin.h>
 
-#define GDN_IFACE 1u
+#define GDN_IFACE 2u
 #define GDN_VERSION "0.1.0"
 #define GDN_CHUNK 64 /* tokens of one chunk of the rule and of one work-list tile */
 #define GDN_MAX_TAPS 8
@@ -48,11 +48,11 @@ typedef struct gdn_gate {
 } gdn_gate;
 
 /* The gated delta rule over every segment, see rule_cpu.h. q, k (tokens, key_heads, key_dim), v (tokens, value_heads,
- * value_dim) share `stride`; q and k are l2-normed inside. states: acc (tiles, value_heads, key_dim, value_dim), the
- * state before a tile; written by the forward pass for all tiles that do not begin a segment (NULL: not written), read
- * by the backward pass. initial (optional): a segment starts from the state at initial + first token * initial_stride;
- * final (optional): its last state goes to final + last token * final_stride; both (value_heads, key_dim, value_dim).
- * out NULL: only states are wanted. */
+ * value_dim) share `stride`; q and k are l2-normed inside. states: (tiles, value_heads, key_dim, value_dim), the state
+ * before a tile, of the run's type as are initial and final; written by the forward pass for all tiles that do not
+ * begin a segment (NULL: not written), read by the backward pass. initial (optional): a segment starts from the state
+ * at initial + first token * initial_stride; final (optional): its last state goes to final + last token *
+ * final_stride; both (value_heads, key_dim, value_dim). out NULL: only states are wanted. */
 typedef struct gdn_rule {
     gdn_row row;
     const void *q, *k, *v, *beta, *g, *initial;
@@ -92,7 +92,7 @@ typedef struct gdn_kernels {
     int (*norm_bwd)(const st_queue *, const gdn_norm *);
 } gdn_kernels;
 
-/* ---- sizes of work areas, in elements of acc ---- */
+/* ---- sizes of the CPU's work areas, in elements of acc ---- */
 ST_FN int64_t gdn_blocks(int64_t tokens) { return (tokens + GDN_CHUNK - 1) / GDN_CHUNK; }
 ST_FN int64_t gdn_padded(int64_t n) { return (n + 15) / 16 * 16; } /* a multiple of every vector length */
 ST_FN int64_t gdn_conv_work(int64_t channels, int64_t taps) { return channels * taps; }
