@@ -33,3 +33,21 @@ plugins_delta_rule_cpu_la_SOURCES = $(gdn_dir)/module_cpu.c
 plugins_delta_rule_cpu_la_CPPFLAGS = $(AM_CPPFLAGS) -DGDN_PLUGIN='"delta_rule"'
 plugins_delta_rule_cpu_la_LIBADD = $(gdn_levels) -lm
 plugins_delta_rule_cpu_la_LDFLAGS = $(MODULE_LDFLAGS)
+
+gdn_cuda_sources = $(gdn_dir)/conv_cuda.cu $(gdn_dir)/rows_cuda.cu $(gdn_dir)/rule_cuda.cu $(gdn_dir)/rule_prepare_cuda.cu \
+  $(gdn_dir)/rule_chain_cuda.cu $(gdn_dir)/rule_values_cuda.cu $(gdn_dir)/rule_chain_bwd_cuda.cu $(gdn_dir)/rule_local_cuda.cu
+gdn_cuda_headers = $(gdn_dir)/kernels_cuda.h $(gdn_dir)/tile_cuda.h $(gdn_dir)/rule_cuda.h $(gdn_dir)/chain_cuda.h
+EXTRA_DIST += $(gdn_cuda_headers)
+if HAVE_CUDA
+plugins_LTLIBRARIES += plugins/gated_delta_net-cuda.la
+plugins_gated_delta_net_cuda_la_SOURCES = $(gdn_dir)/module_cuda.c $(gdn_cuda_sources)
+plugins_gated_delta_net_cuda_la_CPPFLAGS = $(CUDA_MODULE_CPPFLAGS) -DGDN_PLUGIN='"gated_delta_net"'
+plugins_gated_delta_net_cuda_la_LDFLAGS = $(MODULE_LDFLAGS) $(CUDA_LDFLAGS)
+plugins_gated_delta_net_cuda_la_LIBADD = $(CUDA_LIBS)
+plugins_LTLIBRARIES += plugins/delta_rule-cuda.la
+plugins_delta_rule_cuda_la_SOURCES = $(gdn_dir)/module_cuda.c $(gdn_cuda_sources)
+plugins_delta_rule_cuda_la_CPPFLAGS = $(CUDA_MODULE_CPPFLAGS) -DGDN_PLUGIN='"delta_rule"'
+plugins_delta_rule_cuda_la_LDFLAGS = $(MODULE_LDFLAGS) $(CUDA_LDFLAGS)
+plugins_delta_rule_cuda_la_LIBADD = $(CUDA_LIBS)
+$(gdn_cuda_sources:.cu=.lo): $(gdn_cuda_headers) $(gdn_dir)/kernels.h $(gdn_dir)/work.h $(CUDA_NEEDS)
+endif
