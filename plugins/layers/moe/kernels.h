@@ -9,7 +9,7 @@
 #define MOE_KERNELS_H
 #include <strata/ops.h>
 
-#define MOE_IFACE 1u
+#define MOE_IFACE 2u
 #define MOE_VERSION "0.1.0"
 #define MOE_FAULT_CAPACITY ST_FAULT_USER /* rows needed, rows there */
 #define MOE_BLOCK 128 /* tokens whose sums are formed together */
@@ -42,14 +42,14 @@ typedef struct moe_sort {
     int32_t experts, top_k, dtype, pad;
 } moe_sort;
 
-/* product (rows, width) = weight silu(gate) up of gate_up (rows, 2 width). Backward: gate_up becomes its gradient,
- * dweight acc [rows]. */
+/* product (rows, width) = weight silu(gate) up of gate_up (rows, 2 width), for the rows that offset names; `rows` is how
+ * many there is room for. Backward: gate_up becomes its gradient, dweight acc [rows]. */
 typedef struct moe_glu {
     void *gate_up;
     const void *weight;
     const int32_t *offset;
     void *product;
-    int64_t width;
+    int64_t rows, width;
     int32_t experts, dtype;
     const void *dproduct;
     void *dweight;

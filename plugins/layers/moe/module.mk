@@ -25,3 +25,15 @@ endif
 plugins_moe_cpu_la_SOURCES = $(moe_dir)/module_cpu.c
 plugins_moe_cpu_la_LIBADD = $(moe_levels) -lm
 plugins_moe_cpu_la_LDFLAGS = $(MODULE_LDFLAGS)
+
+moe_cuda_sources = $(moe_dir)/router_cuda.cu $(moe_dir)/sort_cuda.cu $(moe_dir)/rows_cuda.cu
+moe_cuda_headers = $(moe_dir)/kernels_cuda.h $(moe_dir)/warp_cuda.h
+EXTRA_DIST += $(moe_cuda_headers)
+if HAVE_CUDA
+plugins_LTLIBRARIES += plugins/moe-cuda.la
+plugins_moe_cuda_la_SOURCES = $(moe_dir)/module_cuda.c $(moe_cuda_sources)
+plugins_moe_cuda_la_CPPFLAGS = $(CUDA_MODULE_CPPFLAGS)
+plugins_moe_cuda_la_LDFLAGS = $(MODULE_LDFLAGS) $(CUDA_LDFLAGS)
+plugins_moe_cuda_la_LIBADD = $(CUDA_LIBS)
+$(moe_cuda_sources:.cu=.lo): $(moe_cuda_headers) $(moe_dir)/kernels.h $(CUDA_NEEDS)
+endif

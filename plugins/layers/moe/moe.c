@@ -187,6 +187,7 @@ static moe_glu glu_args(const moe *m, const st_step *s, const kept *k)
                      .weight = k->weight.data,
                      .offset = k->offset.data,
                      .product = k->product.data,
+                     .rows = k->row.dim[1],
                      .width = m->width,
                      .experts = (int32_t)m->experts,
                      .dtype = s->dtype};
