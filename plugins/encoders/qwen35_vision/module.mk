@@ -8,3 +8,14 @@ plugins_qwen35_vision_cpu_la_SOURCES = plugins/encoders/qwen35_vision/kernels_cp
   plugins/encoders/qwen35_vision/kernels_cpu_type.h plugins/encoders/qwen35_vision/kernels.h
 plugins_qwen35_vision_cpu_la_CFLAGS = $(AM_CFLAGS) -O3
 plugins_qwen35_vision_cpu_la_LDFLAGS = $(MODULE_LDFLAGS)
+
+vision_cuda_sources = plugins/encoders/qwen35_vision/units_cuda.cu
+EXTRA_DIST += plugins/encoders/qwen35_vision/kernels_cuda.h
+if HAVE_CUDA
+plugins_LTLIBRARIES += plugins/qwen35_vision-cuda.la
+plugins_qwen35_vision_cuda_la_SOURCES = plugins/encoders/qwen35_vision/module_cuda.c $(vision_cuda_sources)
+plugins_qwen35_vision_cuda_la_CPPFLAGS = $(CUDA_MODULE_CPPFLAGS)
+plugins_qwen35_vision_cuda_la_LDFLAGS = $(MODULE_LDFLAGS) $(CUDA_LDFLAGS)
+plugins_qwen35_vision_cuda_la_LIBADD = $(CUDA_LIBS)
+$(vision_cuda_sources:.cu=.lo): plugins/encoders/qwen35_vision/kernels_cuda.h plugins/encoders/qwen35_vision/kernels.h $(CUDA_NEEDS)
+endif

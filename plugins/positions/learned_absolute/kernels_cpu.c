@@ -29,7 +29,7 @@ static int run(const st_queue *q, const struct learned_rows *a, int64_t pieces, 
 {
     struct learned_rows copy = *a;
 
-    if (a->dtype != ST_F64 && a->dtype != ST_F32) return ST_E_UNSUPPORTED;
+    if ((a->dtype != ST_F64 && a->dtype != ST_F32) || a->table_dtype != a->dtype) return ST_E_UNSUPPORTED;
     for (int64_t t = 0; t < a->tokens; t++)
         if (a->pos[t] < 0 || a->pos[t] >= a->positions) return ST_E_DATA;
     st_cpu_run(q, pieces, a->dtype == ST_F64 ? f64 : f32, &copy);

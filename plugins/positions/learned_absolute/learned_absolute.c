@@ -43,7 +43,8 @@ static struct learned_rows rows_of(const st_tensor *pos, const st_tensor *x, con
                                  .table_stride = table->stride[0],
                                  .x = x->data,
                                  .table = table->data,
-                                 .dtype = x->dtype};
+                                 .dtype = x->dtype,
+                                 .table_dtype = table->dtype};
 }
 
 static int embed(const void *self, st_step *s, const st_tensor *pos, const st_tensor *x)
@@ -64,8 +65,6 @@ static int embed_bwd(const void *self, st_step *s, const st_tensor *pos, const s
     struct learned_rows a = rows_of(pos, dx, &grad);
 
     if (!grad.data) return st_status(s);
-    if (grad.dtype != dx->dtype)
-        return ST_FAIL(s, ST_E_UNSUPPORTED, "gradients of type %d from a stream of type %d", grad.dtype, dx->dtype);
     return ST_LAUNCH(s, "learned_add_bwd", k->add_bwd(s->q, &a));
 }
 

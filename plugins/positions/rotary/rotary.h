@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* positions/rotary/rotary.h - what the rotary position plugins share: the width that rotates, which axis turns which
- * pair of columns, and the kernel table that fills cos and sin.
+ * pair of columns, and the call that fills cos and sin.
  *
  * Frequencies are not a tensor: frequency i is base^(-i / half), taken in double by the kernel, so a float run loses
  * nothing at long positions and one instance serves every head size. */
@@ -8,23 +8,7 @@
 #define POSITIONS_ROTARY_H
 #include <math.h>
 #include <strata/position.h>
-
-#define ROTARY_IFACE 1u
-enum { ROTARY_AXES = 3 };
-
-/* cos, sin acc (tokens, half) from pos i32 (axes, tokens) */
-struct rotary_tables {
-    const int32_t *pos;
-    int64_t pos_stride, tokens;
-    void *cos, *sin;
-    int64_t stride;
-    double base;
-    int32_t half, dtype;
-    int32_t section[ROTARY_AXES], interleaved;
-};
-struct rotary_kernels {
-    int (*tables)(const st_queue *, const struct rotary_tables *);
-};
+#include "rotary_kernels.h"
 
 /* Axis of frequency i. Interleaved: t h w t h w ... while h and w have any left, then t. Else: all t, all h, all w. */
 static inline int rotary_axis(const int32_t section[ROTARY_AXES], int interleaved, int32_t i)
