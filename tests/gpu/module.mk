@@ -25,3 +25,30 @@ tests_gpu_test_ops_SOURCES = \
 tests_gpu_test_ops_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_gpu_test_ops_LDADD = $(CMOCKA_LIBS)
 endif
+
+# Kernels of layers, positions and the encoder against those of the CPU. run_kernels.sh runs them and speed_gdn by hand.
+gpu_kernel_tests = tests/gpu/test_gdn_kernels tests/gpu/test_moe_kernels tests/gpu/test_position_kernels
+gpu_kernel_support = tests/gpu/kernels_test.c tests/gpu/kernels_test.h
+gpu_kernel_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir) $(CUDA_CPPFLAGS:-I%=-isystem %) $(CMOCKA_CFLAGS)
+gpu_kernel_libs = $(CMOCKA_LIBS) -lcudart -lm
+if HAVE_CUDA
+check_PROGRAMS += $(gpu_kernel_tests) tests/gpu/speed_gdn
+TESTS += $(gpu_kernel_tests)
+endif
+EXTRA_DIST += tests/gpu/run_kernels.sh
+tests_gpu_test_gdn_kernels_SOURCES = tests/gpu/test_gdn_kernels.c $(gpu_kernel_support)
+tests_gpu_test_gdn_kernels_CPPFLAGS = $(gpu_kernel_cppflags)
+tests_gpu_test_gdn_kernels_LDFLAGS = $(CUDA_LDFLAGS)
+tests_gpu_test_gdn_kernels_LDADD = $(gpu_kernel_libs)
+tests_gpu_test_moe_kernels_SOURCES = tests/gpu/test_moe_kernels.c $(gpu_kernel_support)
+tests_gpu_test_moe_kernels_CPPFLAGS = $(gpu_kernel_cppflags)
+tests_gpu_test_moe_kernels_LDFLAGS = $(CUDA_LDFLAGS)
+tests_gpu_test_moe_kernels_LDADD = $(gpu_kernel_libs)
+tests_gpu_test_position_kernels_SOURCES = tests/gpu/test_position_kernels.c $(gpu_kernel_support)
+tests_gpu_test_position_kernels_CPPFLAGS = $(gpu_kernel_cppflags)
+tests_gpu_test_position_kernels_LDFLAGS = $(CUDA_LDFLAGS)
+tests_gpu_test_position_kernels_LDADD = $(gpu_kernel_libs)
+tests_gpu_speed_gdn_SOURCES = tests/gpu/speed_gdn.c $(gpu_kernel_support)
+tests_gpu_speed_gdn_CPPFLAGS = $(gpu_kernel_cppflags)
+tests_gpu_speed_gdn_LDFLAGS = $(CUDA_LDFLAGS)
+tests_gpu_speed_gdn_LDADD = $(gpu_kernel_libs)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every check of ops that needs a GPU, in a build folder that was configured with CUDA: sh SRC/tests/gpu/run.sh [BUILD]
-# Ends with a table of the ops: error against the cpu in f64, milliseconds, rates.
+# Every check that needs a GPU, in a build folder that was configured with CUDA: sh SRC/tests/gpu/run.sh [BUILD]
+# Prints a table of the ops (error against the cpu in f64, milliseconds, rates), then the same of the layers' kernels.
 set -u
 ST_BUILDDIR=${1:-$PWD}
 ST_BUILDDIR=$(cd "$ST_BUILDDIR" && pwd) || exit 2
@@ -17,4 +17,5 @@ for test in attention loss ops; do
         status=1
     fi
 done
+sh "$(dirname "$0")/run_kernels.sh" "$ST_BUILDDIR" || status=1
 exit $status
