@@ -204,11 +204,11 @@ static int count_alloc(st_device *d, uint32_t kind, size_t bytes, void **out)
     return seen.alloc(d, kind, bytes, out);
 }
 
-static void a_plan_is_what_a_run_takes(void **state)
+static void compare_plan(const char *spec)
 {
     st_diags d = {0};
     st_error e = {0};
-    fixture *f = fixture_build(TEXT_MODEL TEXT_BATCH, 1, &d);
+    fixture *f = fixture_build(spec, 1, &d);
     const int lengths[] = {40, 30, 20, 0};
     const st_schedule schedule = {.size = sizeof schedule, .step = 1, .lr = 1e-3, .decay = 1, .lr_scale = 1};
     st_packed_row *row;
@@ -237,6 +237,16 @@ static void a_plan_is_what_a_run_takes(void **state)
     assert_true(keep == plan.kept && scratch == plan.scratch);
     assert_true(seen.bytes + plan.workspace == plan.total); /* a step takes nothing more */
     fixture_close(f);
+}
+
+static void a_plan_is_what_a_run_takes(void **state)
+{
+    compare_plan(TEXT_MODEL TEXT_BATCH);
+    compare_plan("[run]\n[stack]\npattern = GE*E/*E\nhidden = 16\nvocab = 23\n"
+                 "[layer.G]\nkey_heads = 2\nvalue_heads = 4\nkey_dim = 4\nvalue_dim = 4\n"
+                 "[layer.*]\nheads = 4\nkv_heads = 2\nhead_dim = 8\n"
+                 "[layer.E]\nexperts = 5\ntop_k = 2\nwidth = 6\nshared_width = 8\n"
+                 "[position]\nplugin = rope\n[optimizer]\nplugin = adamw\n" TEXT_BATCH);
 }
 
 int main(void)
