@@ -131,12 +131,13 @@ static void make(const cases *c, const void *row)
                   {"beta", "dbeta", AT_BETA, 1}};
     long double out[MOST][V], grad[MOST][INPUTS];
     pack p = {0};
-    json_t *j, *borders = json_array();
+    json_t *j, *borders;
 
     if (r->lengths) {
         case_put_text(c, r->file, r->lengths);
         return;
     }
+    borders = json_array();
     fill(&p, r);
     recur(&p, out);
     for (int32_t t = 0; t < p.n; t++)

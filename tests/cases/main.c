@@ -136,7 +136,8 @@ static char *temporary(const char *what)
 int main(int argc, char **argv)
 {
     bool make = argc == 3 && !strcmp(argv[1], "make"), given = argc == 3 && !strcmp(argv[1], "check");
-    cases c = {.given = given, .arena = st_arena_create(0), .scratch = temporary("scratch")};
+    char *scratch = temporary("scratch"), *dir;
+    cases c = {.given = given, .arena = st_arena_create(0), .scratch = scratch};
     job *jobs = calloc(4096, sizeof *jobs);
     int32_t n;
     int status = 0;
@@ -145,7 +146,7 @@ int main(int argc, char **argv)
         fputs("usage: cases [make DIR | check DIR]\n", stderr);
         return 2;
     }
-    c.dir = argc == 3 ? realpath(argv[2], NULL) : temporary("cases");
+    c.dir = dir = argc == 3 ? realpath(argv[2], NULL) : temporary("cases");
     if (!c.dir || !c.scratch || !jobs || !c.arena) {
         perror(argc == 3 ? argv[2] : "cases");
         return 2;
@@ -161,6 +162,8 @@ int main(int argc, char **argv)
     nftw(c.scratch, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     if (argc == 1) nftw(c.dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     st_arena_destroy(c.arena);
+    free(scratch);
+    free(dir);
     free(jobs);
     return status;
 }
