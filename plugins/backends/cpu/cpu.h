@@ -9,32 +9,15 @@
 #define CPU_H
 #include <strata/backend.h>
 #include <strata/cpu.h>
+#include "../check/check.h"
 #include "team.h"
 #include <stdbool.h>
 
 enum { CPU_F32 = 0, CPU_F64, CPU_REALS };
 
-/* ---- checks (check.c) ---- */
-ST_FN bool cpu_given(const st_tensor *t) { return t && t->data; }
-/* t must be there with this type and these sizes (-1: any), last dimension contiguous. name: as in the argument
- * struct. */
-int cpu_want(const st_queue *, const char *op, const char *name, const st_tensor *t, int32_t dtype, int nd,
-             const int64_t *dim);
-#define CPU_WANT(q, op, name, t, dtype, ...) \
-    cpu_want(q, op, name, t, dtype, (int)ST_COUNT(((const int64_t[]){__VA_ARGS__})), (const int64_t[]){__VA_ARGS__})
-#define CPU_WANT_IF(q, op, name, t, dtype, ...) (cpu_given(t) ? CPU_WANT(q, op, name, t, dtype, __VA_ARGS__) : ST_OK)
-/* As t, for one that has the shape and type of `like`. */
-int cpu_want_like(const st_queue *, const char *op, const char *name, const st_tensor *t, const char *like_name,
-                  const st_tensor *like);
-/* n contiguous elements in any of the shapes [n], [n, 1], [1, n]. */
-int cpu_want_vector(const st_queue *, const char *op, const char *name, const st_tensor *t, int32_t dtype, int64_t n);
-int cpu_want_vector_if(const st_queue *, const char *op, const char *name, const st_tensor *t, int32_t dtype,
-                       int64_t n);
+/* ---- checks: of shapes in ../check, the rest in check.c ---- */
 /* t is there and of a type the backend computes in: real = CPU_F32 or CPU_F64. */
 int cpu_want_real(const st_queue *, const char *op, const char *name, const st_tensor *t, int *real);
-int64_t cpu_elements(const st_tensor *);
-double cpu_bytes(const st_tensor *); /* 0 when absent */
-int cpu_scratch(const st_queue *, const char *op, size_t bytes, void **out);
 void cpu_fault(const st_queue *, uint32_t code, int64_t a, int64_t b); /* the first one stays */
 
 /* ---- views ---- */

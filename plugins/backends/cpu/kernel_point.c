@@ -181,13 +181,13 @@ static void FN(adamw_piece)(void *arg, int64_t piece)
 void FN(adamw)(const st_queue *q, const st_adamw *o, int64_t n)
 {
     const T *h = o->hyper->data;
-    if (cpu_given(o->skip) && *(const T *)o->skip->data != 0) return; /* NaN also: it is not equal to 0 */
+    if (check_given(o->skip) && *(const T *)o->skip->data != 0) return; /* NaN also: it is not equal to 0 */
     FN(adamw_job) job = {.master = o->master->data,
            .m = o->m->data,
            .v = o->v->data,
            .grad = o->grad->data,
            .n = n,
-           .weight = cpu_given(o->weight) ? o->weight->data : NULL,
+           .weight = check_given(o->weight) ? o->weight->data : NULL,
            .lr = h[0],
            .decay = h[1],
            .beta1 = h[2],
@@ -197,7 +197,7 @@ void FN(adamw)(const st_queue *q, const st_adamw *o, int64_t n)
            .c2 = h[6],
            .rest1 = h[7],
            .rest2 = h[8],
-           .clip = cpu_given(o->clip) ? *(const T *)o->clip->data : 1};
+           .clip = check_given(o->clip) ? *(const T *)o->clip->data : 1};
     st_cpu_run(q, cpu_div_up(n, FN(ADAMW_PIECE)), FN(adamw_piece), &job);
 }
 #endif

@@ -48,7 +48,7 @@ static inline int64_t FN(taken)(const st_lookup *a, int64_t i)
 /* row += sum of d_out over places [i, end) of `order` that took the table, in this order */
 static void FN(add_run)(const st_lookup *a, int64_t i, int64_t end, T *row)
 {
-    const int32_t *media = cpu_given(a->media) ? a->media->data : NULL;
+    const int32_t *media = check_given(a->media) ? a->media->data : NULL;
     int64_t cols = a->d_table->dim[1];
     for (int64_t first = 0; first < cols; first += FN(COLS)) {
         int64_t n = cpu_min(FN(COLS), cols - first);
@@ -70,7 +70,7 @@ static void FN(order_piece)(void *arg, int64_t piece)
 {
     const FN(lookup_job) *job = arg;
     const st_lookup *a = job->a;
-    int64_t n = cpu_elements(a->order), i = piece * FN(RUNS), limit = cpu_min(i + FN(RUNS), n);
+    int64_t n = check_elements(a->order), i = piece * FN(RUNS), limit = cpu_min(i + FN(RUNS), n);
     while (i > 0 && i < limit && FN(taken)(a, i) == FN(taken)(a, i - 1)) i++;
     while (i < limit) {
         int64_t row = FN(taken)(a, i), end = i + 1;
@@ -102,12 +102,12 @@ static void FN(features_piece)(void *arg, int64_t piece) /* some columns of all 
 void FN(lookup_bwd)(const st_queue *q, const st_lookup *a)
 {
     FN(lookup_job) job = {q, a, 1};
-    if (cpu_given(a->d_table)) {
+    if (check_given(a->d_table)) {
         job.rows_per = cpu_max(1, FN(WORK) / cpu_max(1, a->d_table->dim[1]));
         if (a->beta != 1) st_cpu_run(q, cpu_div_up(a->d_table->dim[0], job.rows_per), FN(table_piece), &job);
-        st_cpu_run(q, cpu_div_up(cpu_elements(a->order), FN(RUNS)), FN(order_piece), &job);
+        st_cpu_run(q, cpu_div_up(check_elements(a->order), FN(RUNS)), FN(order_piece), &job);
     }
-    if (cpu_given(a->d_features) && cpu_given(a->media))
+    if (check_given(a->d_features) && check_given(a->media))
         st_cpu_run(q, cpu_div_up(a->d_features->dim[1], FN(COLS)), FN(features_piece), &job);
 }
 
@@ -124,7 +124,7 @@ static void FN(combine_piece)(void *arg, int64_t piece)
     int64_t cols = job->dst->dim[1], end = cpu_min((piece + 1) * job->rows_per, job->dst->dim[0]);
     for (int64_t t = piece * job->rows_per; t < end; t++) {
         const int32_t *index = (const int32_t *)job->index->data + t * job->index->stride[0];
-        const T *w = cpu_given(job->w) ? FN(row_of)(job->w, t) : NULL;
+        const T *w = check_given(job->w) ? FN(row_of)(job->w, t) : NULL;
         T *to = FN(row_of)(job->dst, t);
         memset(to, 0, (size_t)cols * sizeof(T));
         for (int64_t k = 0; k < job->index->dim[1]; k++) {

@@ -4,6 +4,7 @@ plugins_LTLIBRARIES += plugins/cpu.la
 noinst_LTLIBRARIES += plugins/backends/cpu/liblevel1.la
 
 cpu_kernel_sources = \
+  plugins/backends/check/check.h \
   plugins/backends/cpu/activation.h \
   plugins/backends/cpu/cpu.h \
   plugins/backends/cpu/kernel_attention.c \
@@ -19,6 +20,8 @@ cpu_kernel_sources = \
 cpu_kernel_cflags = $(AM_CFLAGS) -O3 -fvect-cost-model=dynamic -funswitch-loops
 
 plugins_cpu_la_SOURCES = \
+  plugins/backends/check/check.c \
+  plugins/backends/check/check.h \
   plugins/backends/cpu/check.c \
   plugins/backends/cpu/cpu.c \
   plugins/backends/cpu/cpu.h \

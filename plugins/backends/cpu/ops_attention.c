@@ -9,8 +9,8 @@ static int64_t most_blocks(int64_t rows, int64_t spans) { return rows / CPU_ATTN
 static int take_blocks(const st_queue *q, const char *op, int64_t rows, int64_t spans, cpu_blocks *b)
 {
     void *block, *cover;
-    ST_TRY(cpu_scratch(q, op, (size_t)most_blocks(rows, spans) * sizeof *b->block, &block));
-    ST_TRY(cpu_scratch(q, op, (size_t)spans * sizeof *b->cover, &cover));
+    ST_TRY(check_scratch(q, op, (size_t)most_blocks(rows, spans) * sizeof *b->block, &block));
+    ST_TRY(check_scratch(q, op, (size_t)spans * sizeof *b->cover, &cover));
     *b = (cpu_blocks){.block = block, .cover = cover};
     return ST_OK;
 }
@@ -97,14 +97,14 @@ static int check(const st_queue *q, const char *op, const st_attn *a, int *real,
 {
     ST_TRY(cpu_want_real(q, op, "q", a->q, real));
     int32_t type = a->q->dtype;
-    ST_TRY(CPU_WANT(q, op, "q", a->q, type, -1, -1, -1));
+    ST_TRY(CHECK_TENSOR(q, op, "q", a->q, type, -1, -1, -1));
     int64_t tokens = a->q->dim[0], heads = a->q->dim[1], d = a->q->dim[2];
-    ST_TRY(CPU_WANT(q, op, "k", a->k, type, -1, -1, d));
+    ST_TRY(CHECK_TENSOR(q, op, "k", a->k, type, -1, -1, d));
     int64_t keys = a->k->dim[0], kv_heads = a->k->dim[1];
-    ST_TRY(CPU_WANT(q, op, "v", a->v, type, keys, kv_heads, d));
-    ST_TRY(CPU_WANT(q, op, "out", a->out, type, tokens, heads, d));
-    ST_TRY(CPU_WANT_IF(q, op, "lse", a->lse, type, tokens, heads));
-    ST_TRY(CPU_WANT(q, op, "spans", a->spans, ST_I32, 4, -1));
+    ST_TRY(CHECK_TENSOR(q, op, "v", a->v, type, keys, kv_heads, d));
+    ST_TRY(CHECK_TENSOR(q, op, "out", a->out, type, tokens, heads, d));
+    ST_TRY(CHECK_TENSOR_IF(q, op, "lse", a->lse, type, tokens, heads));
+    ST_TRY(CHECK_TENSOR(q, op, "spans", a->spans, ST_I32, 4, -1));
     if (d > CPU_ATTN_MOST)
         return q->fail(q, ST_E_UNSUPPORTED, "%s: heads of %lld, the cpu backend goes up to %d", op, (long long)d,
                        CPU_ATTN_MOST);
@@ -120,7 +120,7 @@ static int check(const st_queue *q, const char *op, const st_attn *a, int *real,
                       .n_spans = a->spans->dim[1],
                       .scale = a->scale,
                       .causal = a->causal};
-    if (cpu_given(a->lse)) { /* as (tokens, heads) of one column each */
+    if (check_given(a->lse)) { /* as (tokens, heads) of one column each */
         job->lse = (cpu_view){a->lse->data, tokens, heads, 1, a->lse->stride[0], a->lse->stride[1]};
     }
     return ST_OK;
@@ -137,7 +137,7 @@ static int take_room(const st_queue *q, const char *op, cpu_attn *a, int real, i
     ST_TRY(take_blocks(q, op, a->k.rows, a->n_spans, &a->k_blocks));
     a->lanes = cpu_min(CPU_ATTN_LANES, pieces);
     a->room_size = block * (heads * wide + squares * block + rows);
-    return cpu_scratch(q, op, (size_t)(a->lanes * a->room_size) * cpu_real_size(real), &a->room);
+    return check_scratch(q, op, (size_t)(a->lanes * a->room_size) * cpu_real_size(real), &a->room);
 }
 
 /* Pairs of query and key. Planning: every row in a span as long as one may be. */
@@ -173,7 +173,7 @@ int cpu_attention(const st_queue *q, const st_attn *a)
     cpu_attn job;
     double pairs;
     ST_TRY(check(q, op, a, &real, &job));
-    double bytes = cpu_bytes(a->q) + cpu_bytes(a->k) + cpu_bytes(a->v) + cpu_bytes(a->out);
+    double bytes = check_bytes(a->q) + check_bytes(a->k) + check_bytes(a->v) + check_bytes(a->out);
     ST_TRY(take_room(q, op, &job, real, 3, 1, 3));
     if (q->planning) pairs = pairs_planned(a);
     else if (!pairs_real(q, &job, &pairs)) return ST_OK;
@@ -191,24 +191,24 @@ int cpu_attention_bwd(const st_queue *q, const st_attn *a)
     cpu_attn job;
     double pairs;
     ST_TRY(check(q, op, a, &real, &job));
-    ST_TRY(CPU_WANT(q, op, "lse", a->lse, a->q->dtype, job.q.rows, job.q.heads));
-    ST_TRY(cpu_want_like(q, op, "d_out", a->d_out, "q", a->q));
-    if (cpu_given(a->dq)) ST_TRY(cpu_want_like(q, op, "dq", a->dq, "q", a->q));
-    if (cpu_given(a->dk)) ST_TRY(cpu_want_like(q, op, "dk", a->dk, "k", a->k));
-    if (cpu_given(a->dv)) ST_TRY(cpu_want_like(q, op, "dv", a->dv, "v", a->v));
+    ST_TRY(CHECK_TENSOR(q, op, "lse", a->lse, a->q->dtype, job.q.rows, job.q.heads));
+    ST_TRY(check_like(q, op, "d_out", a->d_out, "q", a->q));
+    if (check_given(a->dq)) ST_TRY(check_like(q, op, "dq", a->dq, "q", a->q));
+    if (check_given(a->dk)) ST_TRY(check_like(q, op, "dk", a->dk, "k", a->k));
+    if (check_given(a->dv)) ST_TRY(check_like(q, op, "dv", a->dv, "v", a->v));
     job.d_out = cpu_view_of(a->d_out);
     job.dq = cpu_view_of(a->dq);
     job.dk = cpu_view_of(a->dk);
     job.dv = cpu_view_of(a->dv);
-    bool both = cpu_given(a->dq) && (cpu_given(a->dk) || cpu_given(a->dv));
+    bool both = check_given(a->dq) && (check_given(a->dk) || check_given(a->dv));
     void *whole;
-    ST_TRY(cpu_scratch(q, op, (size_t)(job.q.rows * job.q.heads) * cpu_real_size(real), &job.delta));
-    ST_TRY(cpu_scratch(q, op, both ? (size_t)job.n_spans * sizeof *job.whole : 0, &whole));
+    ST_TRY(check_scratch(q, op, (size_t)(job.q.rows * job.q.heads) * cpu_real_size(real), &job.delta));
+    ST_TRY(check_scratch(q, op, both ? (size_t)job.n_spans * sizeof *job.whole : 0, &whole));
     job.whole = whole;
     ST_TRY(take_room(q, op, &job, real, 6, 2, 2));
     if (q->planning) pairs = pairs_planned(a);
     else if (!pairs_real(q, &job, &pairs)) return ST_OK;
-    double bytes = 2 * (cpu_bytes(a->q) + cpu_bytes(a->k) + cpu_bytes(a->v)) + 2 * cpu_bytes(a->out);
+    double bytes = 2 * (check_bytes(a->q) + check_bytes(a->k) + check_bytes(a->v)) + 2 * check_bytes(a->out);
     q->count(q, 10 * pairs * (double)job.q.heads * (double)job.q.cols, bytes);
     if (q->planning) return ST_OK;
     cut_q(&job);

@@ -18,7 +18,7 @@ static int want_matrix(const st_queue *q, const char *op, const char *name, cons
                        int64_t batch, int64_t rows, int64_t cols)
 {
     const int64_t dim[3] = {batch, rows, cols};
-    ST_TRY(cpu_want(q, op, name, t, dtype, nd, nd == 3 ? dim : dim + 1));
+    ST_TRY(check_tensor(q, op, name, t, dtype, nd, nd == 3 ? dim : dim + 1));
     return fits_blas(q, op, name, t);
 }
 
@@ -38,8 +38,8 @@ int cpu_gemm(const st_queue *q, const st_gemm *g)
     int64_t k = g->a->dim[ta ? nd - 2 : nd - 1];
     ST_TRY(want_matrix(q, op, "b", g->b, type, nd, batch, tb ? n : k, tb ? k : n));
     ST_TRY(fits_blas(q, op, "c", g->c));
-    ST_TRY(cpu_want_vector_if(q, op, "bias", g->bias, type, n));
-    if (cpu_given(g->aux)) ST_TRY(want_matrix(q, op, "aux", g->aux, type, nd, batch, m, n));
+    ST_TRY(check_vector_if(q, op, "bias", g->bias, type, n));
+    if (check_given(g->aux)) ST_TRY(want_matrix(q, op, "aux", g->aux, type, nd, batch, m, n));
     if (g->act < ST_ACT_NONE || g->act > ST_ACT_RELU2)
         return q->fail(q, ST_E_UNSUPPORTED, "gemm: activation %d, known are 0 to %d", (int)g->act, ST_ACT_RELU2);
 
@@ -62,16 +62,16 @@ int cpu_gemm(const st_queue *q, const st_gemm *g)
                      .s_c = entry_stride(g->c),
                      .alpha = g->alpha,
                      .beta = g->beta};
-    if (cpu_given(g->bias)) p.bias = g->bias->data;
-    if (cpu_given(g->aux)) {
+    if (check_given(g->bias)) p.bias = g->bias->data;
+    if (check_given(g->aux)) {
         p.aux = g->aux->data;
         p.ldaux = g->aux->stride[nd - 2];
         p.s_aux = entry_stride(g->aux);
     }
     cpu_product_plan(&p, true);
-    ST_TRY(cpu_scratch(q, op, cpu_product_work(&p), &p.work));
+    ST_TRY(check_scratch(q, op, cpu_product_work(&p), &p.work));
     q->count(q, 2.0 * (double)batch * (double)m * (double)n * (double)k,
-             cpu_bytes(g->a) + cpu_bytes(g->b) + cpu_bytes(g->c) * (g->beta != 0 ? 2 : 1) + cpu_bytes(g->aux));
+             check_bytes(g->a) + check_bytes(g->b) + check_bytes(g->c) * (g->beta != 0 ? 2 : 1) + check_bytes(g->aux));
     if (!q->planning) cpu_product_run(q, &p);
     return ST_OK;
 }
@@ -142,7 +142,7 @@ int cpu_grouped(const st_queue *q, const st_grouped *g)
     int64_t rows = g->a->dim[0], wide_a = g->a->dim[1], wide_c = g->c->dim[1];
     ST_TRY(want_matrix(q, op, "b", g->b, type, 3, -1, g->mode == 0 ? wide_c : wide_a, g->mode == 0 ? wide_a : wide_c));
     grouped_job job = {.g = g, .groups = g->b->dim[0]};
-    ST_TRY(cpu_want_vector(q, op, "offset", g->offset, ST_I32, job.groups + 1));
+    ST_TRY(check_vector(q, op, "offset", g->offset, ST_I32, job.groups + 1));
 
     cpu_product *p = &job.p;
     p->real = real;
@@ -162,7 +162,7 @@ int cpu_grouped(const st_queue *q, const st_grouped *g)
     }
     cpu_product_plan(p, false);
     job.col_tiles = cpu_div_up(p->n, p->tile_n);
-    double bytes = cpu_bytes(g->a) + cpu_bytes(g->b) * (p->beta != 0 ? 2 : 1) + cpu_bytes(g->c);
+    double bytes = check_bytes(g->a) + check_bytes(g->b) * (p->beta != 0 ? 2 : 1) + check_bytes(g->c);
     if (q->planning) {
         q->count(q, 2.0 * (double)rows * (double)wide_a * (double)wide_c, bytes);
         return ST_OK;

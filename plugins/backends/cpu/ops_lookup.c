@@ -14,7 +14,7 @@ static void lookup_piece(void *arg, int64_t piece)
 {
     const lookup_job *job = arg;
     const st_lookup *a = job->a;
-    const int32_t *ids = a->ids->data, *media = cpu_given(a->media) ? a->media->data : NULL;
+    const int32_t *ids = a->ids->data, *media = check_given(a->media) ? a->media->data : NULL;
     size_t size = st_dtype_size(a->out->dtype);
     int64_t end = cpu_min((piece + 1) * job->rows_per, a->out->dim[0]);
     for (int64_t t = piece * job->rows_per; t < end; t++) {
@@ -22,9 +22,10 @@ static void lookup_piece(void *arg, int64_t piece)
         const void *from = row >= 0 && row < a->table->dim[0] ? cpu_at(a->table->data, row * a->table->stride[0], size)
                                                               : NULL;
         if (media && media[t] >= 0) {
-            bool inside = cpu_given(a->features) && media[t] < a->features->dim[0];
+            bool inside = check_given(a->features) && media[t] < a->features->dim[0];
             from = inside ? cpu_at(a->features->data, media[t] * a->features->stride[0], size) : NULL;
-            if (!inside) cpu_fault(job->q, ST_FAULT_RANGE, media[t], cpu_given(a->features) ? a->features->dim[0] : 0);
+            if (!inside)
+                cpu_fault(job->q, ST_FAULT_RANGE, media[t], check_given(a->features) ? a->features->dim[0] : 0);
         }
         void *to = cpu_at(a->out->data, t * a->out->stride[0], size);
         if (from) memcpy(to, from, job->row_bytes);
@@ -38,14 +39,14 @@ int cpu_lookup(const st_queue *q, const st_lookup *a)
     int real;
     ST_TRY(cpu_want_real(q, op, "table", a->table, &real));
     int32_t type = a->table->dtype;
-    ST_TRY(CPU_WANT(q, op, "table", a->table, type, -1, -1));
+    ST_TRY(CHECK_TENSOR(q, op, "table", a->table, type, -1, -1));
     int64_t cols = a->table->dim[1];
-    ST_TRY(CPU_WANT(q, op, "out", a->out, type, -1, cols));
+    ST_TRY(CHECK_TENSOR(q, op, "out", a->out, type, -1, cols));
     int64_t n = a->out->dim[0];
-    ST_TRY(cpu_want_vector(q, op, "ids", a->ids, ST_I32, n));
-    ST_TRY(cpu_want_vector_if(q, op, "media", a->media, ST_I32, n));
-    ST_TRY(CPU_WANT_IF(q, op, "features", a->features, type, -1, cols));
-    q->count(q, 0, 2 * cpu_bytes(a->out));
+    ST_TRY(check_vector(q, op, "ids", a->ids, ST_I32, n));
+    ST_TRY(check_vector_if(q, op, "media", a->media, ST_I32, n));
+    ST_TRY(CHECK_TENSOR_IF(q, op, "features", a->features, type, -1, cols));
+    q->count(q, 0, 2 * check_bytes(a->out));
     if (q->planning) return ST_OK;
     lookup_job job = {q, a, 1, (size_t)cols * st_dtype_size(type)};
     job.rows_per = rows_in_piece(job.row_bytes);
@@ -59,17 +60,17 @@ int cpu_lookup_bwd(const st_queue *q, const st_lookup *a)
     int real;
     ST_TRY(cpu_want_real(q, op, "d_out", a->d_out, &real));
     int32_t type = a->d_out->dtype;
-    ST_TRY(CPU_WANT(q, op, "d_out", a->d_out, type, -1, -1));
+    ST_TRY(CHECK_TENSOR(q, op, "d_out", a->d_out, type, -1, -1));
     int64_t n = a->d_out->dim[0], cols = a->d_out->dim[1];
-    ST_TRY(CPU_WANT_IF(q, op, "d_table", a->d_table, type, -1, cols));
-    ST_TRY(CPU_WANT_IF(q, op, "d_features", a->d_features, type, -1, cols));
-    ST_TRY(cpu_want_vector_if(q, op, "media", a->media, ST_I32, n));
-    if (cpu_given(a->d_table)) {
-        ST_TRY(cpu_want_vector(q, op, "ids", a->ids, ST_I32, n));
-        ST_TRY(cpu_want_vector(q, op, "order", a->order, ST_I32, n));
+    ST_TRY(CHECK_TENSOR_IF(q, op, "d_table", a->d_table, type, -1, cols));
+    ST_TRY(CHECK_TENSOR_IF(q, op, "d_features", a->d_features, type, -1, cols));
+    ST_TRY(check_vector_if(q, op, "media", a->media, ST_I32, n));
+    if (check_given(a->d_table)) {
+        ST_TRY(check_vector(q, op, "ids", a->ids, ST_I32, n));
+        ST_TRY(check_vector(q, op, "order", a->order, ST_I32, n));
     }
     q->count(q, (double)n * (double)cols,
-             2 * cpu_bytes(a->d_out) + (a->beta != 1 ? cpu_bytes(a->d_table) : 0));
+             2 * check_bytes(a->d_out) + (a->beta != 1 ? check_bytes(a->d_table) : 0));
     if (!q->planning) cpu_table_of(q, real)->lookup_bwd(q, a);
     return ST_OK;
 }
@@ -130,26 +131,26 @@ static int move(const st_queue *q, const char *op, const st_tensor *src, const s
                 bool scatter)
 {
     const st_tensor *many = scatter ? src : dst; /* the side that has one row per entry of index */
-    if (!cpu_given(src) || src->nd < 1 || src->nd > 2)
+    if (!check_given(src) || src->nd < 1 || src->nd > 2)
         return q->fail(q, ST_E_SHAPE, "%s: src has %d dimensions, it must have 1 or 2", op, src ? (int)src->nd : 0);
     int64_t cols = src->nd == 2 ? src->dim[1] : 1;
     const int64_t any[2] = {-1, cols};
-    ST_TRY(cpu_want(q, op, "src", src, src->dtype, src->nd, any));
-    ST_TRY(cpu_want(q, op, "dst", dst, src->dtype, src->nd, any));
-    ST_TRY(cpu_want_vector(q, op, "index", index, ST_I32, many->dim[0]));
-    q->count(q, 0, 2 * cpu_bytes(many));
+    ST_TRY(check_tensor(q, op, "src", src, src->dtype, src->nd, any));
+    ST_TRY(check_tensor(q, op, "dst", dst, src->dtype, src->nd, any));
+    ST_TRY(check_vector(q, op, "index", index, ST_I32, many->dim[0]));
+    q->count(q, 0, 2 * check_bytes(many));
     if (!q->planning) move_rows(q, src, index, dst, scatter);
     return ST_OK;
 }
 
 int cpu_gather(const st_queue *q, const st_tensor *src, const st_tensor *index, const st_tensor *dst)
 {
-    return cpu_given(dst) ? move(q, "gather", src, index, dst, false) : ST_OK;
+    return check_given(dst) ? move(q, "gather", src, index, dst, false) : ST_OK;
 }
 
 int cpu_scatter(const st_queue *q, const st_tensor *src, const st_tensor *index, const st_tensor *dst)
 {
-    return cpu_given(dst) ? move(q, "scatter", src, index, dst, true) : ST_OK;
+    return check_given(dst) ? move(q, "scatter", src, index, dst, true) : ST_OK;
 }
 
 int cpu_combine(const st_queue *q, const st_tensor *src, const st_tensor *index, const st_tensor *w,
@@ -157,13 +158,14 @@ int cpu_combine(const st_queue *q, const st_tensor *src, const st_tensor *index,
 {
     const char *const op = "combine";
     int real;
-    if (!cpu_given(dst)) return ST_OK;
+    if (!check_given(dst)) return ST_OK;
     ST_TRY(cpu_want_real(q, op, "src", src, &real));
-    ST_TRY(CPU_WANT(q, op, "src", src, src->dtype, -1, -1));
-    ST_TRY(CPU_WANT(q, op, "dst", dst, src->dtype, -1, src->dim[1]));
-    ST_TRY(CPU_WANT(q, op, "index", index, ST_I32, dst->dim[0], -1));
-    ST_TRY(CPU_WANT_IF(q, op, "w", w, src->dtype, dst->dim[0], index->dim[1]));
-    q->count(q, 2.0 * (double)cpu_elements(dst) * (double)index->dim[1], cpu_bytes(dst) * (double)(index->dim[1] + 1));
+    ST_TRY(CHECK_TENSOR(q, op, "src", src, src->dtype, -1, -1));
+    ST_TRY(CHECK_TENSOR(q, op, "dst", dst, src->dtype, -1, src->dim[1]));
+    ST_TRY(CHECK_TENSOR(q, op, "index", index, ST_I32, dst->dim[0], -1));
+    ST_TRY(CHECK_TENSOR_IF(q, op, "w", w, src->dtype, dst->dim[0], index->dim[1]));
+    q->count(q, 2.0 * (double)check_elements(dst) * (double)index->dim[1],
+             check_bytes(dst) * (double)(index->dim[1] + 1));
     if (!q->planning) cpu_table_of(q, real)->combine(q, src, index, w, dst);
     return ST_OK;
 }

@@ -21,13 +21,13 @@ static int check_rows_of(const st_queue *q, const char *op, const char *name, co
 
 static int want_stat(const st_queue *q, const char *op, const char *name, const st_tensor *t, const st_tensor *r)
 {
-    return CPU_WANT_IF(q, op, name, t, r->dtype, r->dim[0], r->nd == 3 ? r->dim[1] : 1);
+    return CHECK_TENSOR_IF(q, op, name, t, r->dtype, r->dim[0], r->nd == 3 ? r->dim[1] : 1);
 }
 
 static int want_like_if(const st_queue *q, const char *op, const char *name, const st_tensor *t, const char *like_name,
                         const st_tensor *like)
 {
-    return cpu_given(t) ? cpu_want_like(q, op, name, t, like_name, like) : ST_OK;
+    return check_given(t) ? check_like(q, op, name, t, like_name, like) : ST_OK;
 }
 
 static int norm_kind(const st_queue *q, const char *op, int kind)
@@ -40,7 +40,7 @@ static cpu_view stat_view(const st_tensor *t) /* (rows, heads) with one column *
 {
     cpu_view v = cpu_view_of(t);
     v.heads = v.cols;
-    v.s_head = cpu_given(t) ? t->stride[1] : 0;
+    v.s_head = check_given(t) ? t->stride[1] : 0;
     v.cols = 1;
     return v;
 }
@@ -55,20 +55,20 @@ int cpu_norm_op(const st_queue *q, const st_norm *a)
     ST_TRY(want_like_if(q, op, "y", a->y, "r", a->r));
     ST_TRY(want_like_if(q, op, "r_out", a->r_out, "r", a->r));
     ST_TRY(want_like_if(q, op, "n", a->n, "r", a->r));
-    ST_TRY(cpu_want_vector_if(q, op, "w", a->w, a->r->dtype, cols));
-    ST_TRY(cpu_want_vector_if(q, op, "b", a->b, a->r->dtype, cols));
+    ST_TRY(check_vector_if(q, op, "w", a->w, a->r->dtype, cols));
+    ST_TRY(check_vector_if(q, op, "b", a->b, a->r->dtype, cols));
     ST_TRY(want_stat(q, op, "rstd", a->rstd, a->r));
     ST_TRY(want_stat(q, op, "mean", a->mean, a->r));
     cpu_norm job = {.kind = a->kind, .eps = a->eps, .r = cpu_view_of(a->r), .y = cpu_view_of(a->y),
                     .r_out = cpu_view_of(a->r_out), .n = cpu_view_of(a->n), .rstd = stat_view(a->rstd),
-                    .mean = stat_view(a->mean), .w = cpu_given(a->w) ? a->w->data : NULL,
-                    .b = cpu_given(a->b) ? a->b->data : NULL};
+                    .mean = stat_view(a->mean), .w = check_given(a->w) ? a->w->data : NULL,
+                    .b = check_given(a->b) ? a->b->data : NULL};
     job.rows = job.r.rows * job.r.heads;
     cut_rows(job.rows, cols, &job.rows_per, &job.pieces);
-    ST_TRY(cpu_scratch(q, op, (size_t)cols * cpu_real_size(real), &job.factor));
-    ST_TRY(cpu_scratch(q, op, (size_t)cols * cpu_real_size(real), &job.shift));
+    ST_TRY(check_scratch(q, op, (size_t)cols * cpu_real_size(real), &job.factor));
+    ST_TRY(check_scratch(q, op, (size_t)cols * cpu_real_size(real), &job.shift));
     q->count(q, 5.0 * (double)job.rows * (double)cols,
-             cpu_bytes(a->r) + cpu_bytes(a->y) + cpu_bytes(a->r_out) + cpu_bytes(a->n));
+             check_bytes(a->r) + check_bytes(a->y) + check_bytes(a->r_out) + check_bytes(a->n));
     if (!q->planning && job.rows && cols) cpu_table_of(q, real)->norm(q, &job);
     return ST_OK;
 }
@@ -80,13 +80,13 @@ int cpu_norm_bwd_op(const st_queue *q, const st_norm_bwd *a)
     ST_TRY(norm_kind(q, op, a->kind));
     ST_TRY(check_rows_of(q, op, "r", a->r, &real));
     int64_t cols = a->r->dim[a->r->nd - 1];
-    ST_TRY(cpu_want_like(q, op, "dn", a->dn, "r", a->r));
+    ST_TRY(check_like(q, op, "dn", a->dn, "r", a->r));
     ST_TRY(want_like_if(q, op, "dr", a->dr, "r", a->r));
     ST_TRY(want_like_if(q, op, "n", a->n, "r", a->r));
-    ST_TRY(cpu_want_vector_if(q, op, "w", a->w, a->r->dtype, cols));
-    ST_TRY(cpu_want_vector_if(q, op, "b", a->b, a->r->dtype, cols));
-    ST_TRY(cpu_want_vector_if(q, op, "dw", a->dw, a->r->dtype, cols));
-    ST_TRY(cpu_want_vector_if(q, op, "db", a->db, a->r->dtype, cols));
+    ST_TRY(check_vector_if(q, op, "w", a->w, a->r->dtype, cols));
+    ST_TRY(check_vector_if(q, op, "b", a->b, a->r->dtype, cols));
+    ST_TRY(check_vector_if(q, op, "dw", a->dw, a->r->dtype, cols));
+    ST_TRY(check_vector_if(q, op, "db", a->db, a->r->dtype, cols));
     ST_TRY(want_stat(q, op, "rstd", a->rstd, a->r));
     ST_TRY(want_stat(q, op, "mean", a->mean, a->r));
     cpu_norm job = {.kind = a->kind,
@@ -98,19 +98,19 @@ int cpu_norm_bwd_op(const st_queue *q, const st_norm_bwd *a)
                     .n = cpu_view_of(a->n),
                     .rstd = stat_view(a->rstd),
                     .mean = stat_view(a->mean),
-                    .w = cpu_given(a->w) ? a->w->data : NULL,
-                    .b = cpu_given(a->b) ? a->b->data : NULL,
-                    .dw = cpu_given(a->dw) ? a->dw->data : NULL,
-                    .db = cpu_given(a->db) ? a->db->data : NULL};
+                    .w = check_given(a->w) ? a->w->data : NULL,
+                    .b = check_given(a->b) ? a->b->data : NULL,
+                    .dw = check_given(a->dw) ? a->dw->data : NULL,
+                    .db = check_given(a->db) ? a->db->data : NULL};
     job.rows = job.r.rows * job.r.heads;
     cut_rows(job.rows, cols, &job.rows_per, &job.pieces);
     void *part = NULL;
-    ST_TRY(cpu_scratch(q, op, (size_t)cols * cpu_real_size(real), &job.factor));
-    ST_TRY(cpu_scratch(q, op, (size_t)cols * cpu_real_size(real), &job.shift));
-    if (job.dw || job.db) ST_TRY(cpu_scratch(q, op, (size_t)(job.pieces * 2 * cols) * sizeof(double), &part));
+    ST_TRY(check_scratch(q, op, (size_t)cols * cpu_real_size(real), &job.factor));
+    ST_TRY(check_scratch(q, op, (size_t)cols * cpu_real_size(real), &job.shift));
+    if (job.dw || job.db) ST_TRY(check_scratch(q, op, (size_t)(job.pieces * 2 * cols) * sizeof(double), &part));
     job.part = part;
     q->count(q, 10.0 * (double)job.rows * (double)cols,
-             cpu_bytes(a->r) + cpu_bytes(a->dn) + cpu_bytes(a->dr) * (a->add ? 2 : 1) + cpu_bytes(a->n));
+             check_bytes(a->r) + check_bytes(a->dn) + check_bytes(a->dr) * (a->add ? 2 : 1) + check_bytes(a->n));
     if (!q->planning && job.rows && cols) cpu_table_of(q, real)->norm_bwd(q, &job);
     return ST_OK;
 }
@@ -125,12 +125,12 @@ int cpu_rope(const st_queue *q, const st_rope *a)
     if (dim < 0 || dim % 2 || dim > cols)
         return q->fail(q, ST_E_SHAPE, "rope: %lld columns are to rotate, it must be even and at most the head's %lld",
                        (long long)dim, (long long)cols);
-    ST_TRY(CPU_WANT(q, op, "cos", &a->table->cos, a->x->dtype, a->x->dim[0], dim / 2));
-    ST_TRY(CPU_WANT(q, op, "sin", &a->table->sin, a->x->dtype, a->x->dim[0], dim / 2));
+    ST_TRY(CHECK_TENSOR(q, op, "cos", &a->table->cos, a->x->dtype, a->x->dim[0], dim / 2));
+    ST_TRY(CHECK_TENSOR(q, op, "sin", &a->table->sin, a->x->dtype, a->x->dim[0], dim / 2));
     cpu_view x = cpu_view_of(a->x);
     double pairs = (double)x.rows * (double)x.heads * (double)(dim / 2);
     q->count(q, 6 * pairs,
-             4 * pairs * (double)cpu_real_size(real) + cpu_bytes(&a->table->cos) + cpu_bytes(&a->table->sin));
+             4 * pairs * (double)cpu_real_size(real) + check_bytes(&a->table->cos) + check_bytes(&a->table->sin));
     if (!q->planning) cpu_table_of(q, real)->rope(q, &x, a->table, a->inverse);
     return ST_OK;
 }
@@ -142,12 +142,12 @@ int cpu_colsum(const st_queue *q, const st_tensor *x, const st_tensor *out)
     int64_t per, pieces;
     void *part;
     ST_TRY(check_rows_of(q, op, "x", x, &real));
-    if (!cpu_given(out)) return ST_OK;
+    if (!check_given(out)) return ST_OK;
     cpu_view v = cpu_view_of(x);
-    ST_TRY(cpu_want_vector(q, op, "out", out, x->dtype, v.cols));
+    ST_TRY(check_vector(q, op, "out", out, x->dtype, v.cols));
     cut_rows(v.rows * v.heads, v.cols, &per, &pieces);
-    ST_TRY(cpu_scratch(q, op, (size_t)(pieces * v.cols) * sizeof(double), &part));
-    q->count(q, (double)cpu_elements(x), cpu_bytes(x));
+    ST_TRY(check_scratch(q, op, (size_t)(pieces * v.cols) * sizeof(double), &part));
+    q->count(q, (double)check_elements(x), check_bytes(x));
     if (!q->planning && pieces && v.cols) cpu_table_of(q, real)->colsum(q, &v, part, per, pieces, out->data);
     return ST_OK;
 }
@@ -159,11 +159,11 @@ int cpu_sumsq(const st_queue *q, const st_tensor *x, double weight, const st_ten
     cpu_walk walk;
     void *part;
     ST_TRY(cpu_want_real(q, op, "x", x, &real));
-    if (!cpu_given(cell)) return ST_OK;
-    ST_TRY(cpu_want_vector(q, op, "cell", cell, x->dtype, 1));
+    if (!check_given(cell)) return ST_OK;
+    ST_TRY(check_vector(q, op, "cell", cell, x->dtype, 1));
     cpu_walk_make(&walk, 1, &x);
-    ST_TRY(cpu_scratch(q, op, (size_t)walk.pieces * sizeof(double), &part));
-    q->count(q, 2.0 * (double)cpu_elements(x), cpu_bytes(x));
+    ST_TRY(check_scratch(q, op, (size_t)walk.pieces * sizeof(double), &part));
+    q->count(q, 2.0 * (double)check_elements(x), check_bytes(x));
     if (!q->planning) cpu_table_of(q, real)->sumsq(q, &walk, part, weight, cell->data);
     return ST_OK;
 }

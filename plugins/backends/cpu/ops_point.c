@@ -10,17 +10,17 @@ int cpu_adamw(const st_queue *q, const st_adamw *a)
     int real;
     ST_TRY(cpu_want_real(q, op, "master", a->master, &real));
     int32_t type = a->master->dtype;
-    int64_t n = cpu_elements(a->master);
-    ST_TRY(cpu_want_vector(q, op, "master", a->master, type, n));
-    ST_TRY(cpu_want_vector(q, op, "m", a->m, type, n));
-    ST_TRY(cpu_want_vector(q, op, "v", a->v, type, n));
-    ST_TRY(cpu_want_vector(q, op, "grad", a->grad, type, n));
-    ST_TRY(cpu_want_vector_if(q, op, "weight", a->weight, type, n));
-    ST_TRY(cpu_want_vector(q, op, "hyper", a->hyper, type, HYPERS));
-    ST_TRY(cpu_want_vector_if(q, op, "clip", a->clip, type, 1));
-    ST_TRY(cpu_want_vector_if(q, op, "skip", a->skip, type, 1));
+    int64_t n = check_elements(a->master);
+    ST_TRY(check_vector(q, op, "master", a->master, type, n));
+    ST_TRY(check_vector(q, op, "m", a->m, type, n));
+    ST_TRY(check_vector(q, op, "v", a->v, type, n));
+    ST_TRY(check_vector(q, op, "grad", a->grad, type, n));
+    ST_TRY(check_vector_if(q, op, "weight", a->weight, type, n));
+    ST_TRY(check_vector(q, op, "hyper", a->hyper, type, HYPERS));
+    ST_TRY(check_vector_if(q, op, "clip", a->clip, type, 1));
+    ST_TRY(check_vector_if(q, op, "skip", a->skip, type, 1));
     q->count(q, 15.0 * (double)n,
-             2 * cpu_bytes(a->master) + 2 * cpu_bytes(a->m) + 2 * cpu_bytes(a->v) + cpu_bytes(a->grad));
+             2 * check_bytes(a->master) + 2 * check_bytes(a->m) + 2 * check_bytes(a->v) + check_bytes(a->grad));
     if (!q->planning) cpu_table_of(q, real)->adamw(q, a, n);
     return ST_OK;
 }
@@ -34,7 +34,7 @@ static int known_act(const st_queue *q, const char *op, int act)
 static double bytes_of(int n, const st_tensor *const *t)
 {
     double bytes = 0;
-    for (int i = 0; i < n; i++) bytes += cpu_bytes(t[i]);
+    for (int i = 0; i < n; i++) bytes += check_bytes(t[i]);
     return bytes;
 }
 
@@ -46,10 +46,10 @@ int cpu_glu(const st_queue *q, int act, const st_tensor *g, const st_tensor *u, 
     cpu_walk walk;
     ST_TRY(known_act(q, op, act));
     ST_TRY(cpu_want_real(q, op, "g", g, &real));
-    ST_TRY(cpu_want_like(q, op, "u", u, "g", g));
-    if (!cpu_given(y)) return ST_OK;
-    ST_TRY(cpu_want_like(q, op, "y", y, "g", g));
-    q->count(q, 10.0 * (double)cpu_elements(g), bytes_of(3, t));
+    ST_TRY(check_like(q, op, "u", u, "g", g));
+    if (!check_given(y)) return ST_OK;
+    ST_TRY(check_like(q, op, "y", y, "g", g));
+    q->count(q, 10.0 * (double)check_elements(g), bytes_of(3, t));
     if (q->planning) return ST_OK;
     cpu_walk_make(&walk, 3, t);
     cpu_table_of(q, real)->glu(q, &walk, act);
@@ -65,12 +65,12 @@ int cpu_glu_bwd(const st_queue *q, int act, const st_tensor *g, const st_tensor 
     cpu_walk walk;
     ST_TRY(known_act(q, op, act));
     ST_TRY(cpu_want_real(q, op, "g", g, &real));
-    ST_TRY(cpu_want_like(q, op, "u", u, "g", g));
-    ST_TRY(cpu_want_like(q, op, "dy", dy, "g", g));
-    if (cpu_given(dg)) ST_TRY(cpu_want_like(q, op, "dg", dg, "g", g));
-    if (cpu_given(du)) ST_TRY(cpu_want_like(q, op, "du", du, "g", g));
-    q->count(q, 20.0 * (double)cpu_elements(g), bytes_of(5, t));
-    if (q->planning || (!cpu_given(dg) && !cpu_given(du))) return ST_OK;
+    ST_TRY(check_like(q, op, "u", u, "g", g));
+    ST_TRY(check_like(q, op, "dy", dy, "g", g));
+    if (check_given(dg)) ST_TRY(check_like(q, op, "dg", dg, "g", g));
+    if (check_given(du)) ST_TRY(check_like(q, op, "du", du, "g", g));
+    q->count(q, 20.0 * (double)check_elements(g), bytes_of(5, t));
+    if (q->planning || (!check_given(dg) && !check_given(du))) return ST_OK;
     cpu_walk_make(&walk, 5, t);
     cpu_table_of(q, real)->glu_bwd(q, &walk, act);
     return ST_OK;
@@ -84,9 +84,9 @@ int cpu_act(const st_queue *q, int act, const st_tensor *x, const st_tensor *y)
     cpu_walk walk;
     ST_TRY(known_act(q, op, act));
     ST_TRY(cpu_want_real(q, op, "x", x, &real));
-    if (!cpu_given(y)) return ST_OK;
-    ST_TRY(cpu_want_like(q, op, "y", y, "x", x));
-    q->count(q, 10.0 * (double)cpu_elements(x), bytes_of(2, t));
+    if (!check_given(y)) return ST_OK;
+    ST_TRY(check_like(q, op, "y", y, "x", x));
+    q->count(q, 10.0 * (double)check_elements(x), bytes_of(2, t));
     if (q->planning) return ST_OK;
     cpu_walk_make(&walk, 2, t);
     cpu_table_of(q, real)->act(q, &walk, act);
@@ -101,10 +101,10 @@ int cpu_act_bwd(const st_queue *q, int act, const st_tensor *x, const st_tensor 
     cpu_walk walk;
     ST_TRY(known_act(q, op, act));
     ST_TRY(cpu_want_real(q, op, "x", x, &real));
-    ST_TRY(cpu_want_like(q, op, "dy", dy, "x", x));
-    if (!cpu_given(dx)) return ST_OK;
-    ST_TRY(cpu_want_like(q, op, "dx", dx, "x", x));
-    q->count(q, 15.0 * (double)cpu_elements(x), bytes_of(3, t));
+    ST_TRY(check_like(q, op, "dy", dy, "x", x));
+    if (!check_given(dx)) return ST_OK;
+    ST_TRY(check_like(q, op, "dx", dx, "x", x));
+    q->count(q, 15.0 * (double)check_elements(x), bytes_of(3, t));
     if (q->planning) return ST_OK;
     cpu_walk_make(&walk, 3, t);
     cpu_table_of(q, real)->act_bwd(q, &walk, act);
@@ -118,10 +118,10 @@ int cpu_add(const st_queue *q, double a, const st_tensor *x, double b, const st_
     int real;
     cpu_walk walk;
     ST_TRY(cpu_want_real(q, op, "x", x, &real));
-    if (cpu_given(y)) ST_TRY(cpu_want_like(q, op, "y", y, "x", x));
-    if (!cpu_given(z)) return ST_OK;
-    ST_TRY(cpu_want_like(q, op, "z", z, "x", x));
-    q->count(q, 3.0 * (double)cpu_elements(x), bytes_of(3, t));
+    if (check_given(y)) ST_TRY(check_like(q, op, "y", y, "x", x));
+    if (!check_given(z)) return ST_OK;
+    ST_TRY(check_like(q, op, "z", z, "x", x));
+    q->count(q, 3.0 * (double)check_elements(x), bytes_of(3, t));
     if (q->planning) return ST_OK;
     cpu_walk_make(&walk, 3, t);
     cpu_table_of(q, real)->add(q, &walk, a, b);
@@ -187,19 +187,19 @@ static bool convertible(int32_t from, int32_t to)
 int cpu_copy(const st_queue *q, const st_tensor *src, const st_tensor *dst)
 {
     const st_tensor *const t[] = {src, dst};
-    if (!cpu_given(dst)) return ST_OK;
-    if (!cpu_given(src)) return q->fail(q, ST_E_SHAPE, "copy: src is absent");
+    if (!check_given(dst)) return ST_OK;
+    if (!check_given(src)) return q->fail(q, ST_E_SHAPE, "copy: src is absent");
     bool same = src->nd == dst->nd && src->nd >= 1 && src->nd <= ST_DIMS;
     for (int i = 0; same && i < src->nd; i++) same = src->dim[i] == dst->dim[i];
     if (!same) { /* words of the usual check */
         st_tensor plain = *src, to = *dst;
         plain.dtype = to.dtype;
-        return cpu_want_like(q, "copy", "dst", &to, "src", &plain);
+        return check_like(q, "copy", "dst", &to, "src", &plain);
     }
     if (!convertible(src->dtype, dst->dtype))
         return q->fail(q, ST_E_UNSUPPORTED, "copy: no conversion from type %d of src to type %d of dst",
                        (int)src->dtype, (int)dst->dtype);
-    q->count(q, 0, cpu_bytes(src) + cpu_bytes(dst));
+    q->count(q, 0, check_bytes(src) + check_bytes(dst));
     if (q->planning) return ST_OK;
     copy_job job = {.from = src->dtype, .to = dst->dtype};
     cpu_walk_make(&job.walk, 2, t);
@@ -234,10 +234,10 @@ static void fill_piece(void *arg, int64_t piece)
 int cpu_fill(const st_queue *q, const st_tensor *dst, double value)
 {
     const st_tensor *const t[] = {dst};
-    if (!cpu_given(dst)) return ST_OK;
+    if (!check_given(dst)) return ST_OK;
     if (!convertible(dst->dtype, ST_F64) || dst->nd < 1 || dst->nd > ST_DIMS)
         return q->fail(q, ST_E_UNSUPPORTED, "fill: dst of type %d with %d dimensions", (int)dst->dtype, (int)dst->nd);
-    q->count(q, 0, cpu_bytes(dst));
+    q->count(q, 0, check_bytes(dst));
     if (q->planning) return ST_OK;
     copy_job job = {.to = dst->dtype, .value = value};
     cpu_walk_make(&job.walk, 1, t);

@@ -19,25 +19,25 @@ static int check(const st_queue *q, const st_xent *x, int *real, xent_work *w)
     const char *const op = "xent";
     ST_TRY(cpu_want_real(q, op, "h", x->h, real));
     int32_t type = x->h->dtype;
-    ST_TRY(CPU_WANT(q, op, "h", x->h, type, -1, -1));
+    ST_TRY(CHECK_TENSOR(q, op, "h", x->h, type, -1, -1));
     w->n = x->h->dim[0];
     w->hidden = x->h->dim[1];
-    ST_TRY(CPU_WANT(q, op, "w", x->w, type, -1, w->hidden));
+    ST_TRY(CHECK_TENSOR(q, op, "w", x->w, type, -1, w->hidden));
     w->words = x->w->dim[0];
     if (w->words < 1) return q->fail(q, ST_E_SHAPE, "xent: w has no rows");
-    ST_TRY(cpu_want_vector(q, op, "labels", x->labels, ST_I32, w->n));
+    ST_TRY(check_vector(q, op, "labels", x->labels, ST_I32, w->n));
     w->cap = w->n;
-    if (cpu_given(x->rows)) {
-        w->cap = cpu_elements(x->rows);
-        ST_TRY(cpu_want_vector(q, op, "rows", x->rows, ST_I32, w->cap));
+    if (check_given(x->rows)) {
+        w->cap = check_elements(x->rows);
+        ST_TRY(check_vector(q, op, "rows", x->rows, ST_I32, w->cap));
     }
-    ST_TRY(cpu_want_vector_if(q, op, "loss", x->loss, type, 2));
-    ST_TRY(CPU_WANT_IF(q, op, "dh", x->dh, type, w->n, w->hidden));
-    ST_TRY(CPU_WANT_IF(q, op, "dw", x->dw, type, w->words, w->hidden));
-    w->grad = cpu_given(x->dh) || cpu_given(x->dw);
-    if (w->grad) ST_TRY(cpu_want_vector(q, op, "scale", x->scale, type, 1));
-    ST_TRY(cpu_want_vector_if(q, op, "nll", x->nll, type, w->n));
-    ST_TRY(cpu_want_vector_if(q, op, "best", x->best, ST_I32, w->n));
+    ST_TRY(check_vector_if(q, op, "loss", x->loss, type, 2));
+    ST_TRY(CHECK_TENSOR_IF(q, op, "dh", x->dh, type, w->n, w->hidden));
+    ST_TRY(CHECK_TENSOR_IF(q, op, "dw", x->dw, type, w->words, w->hidden));
+    w->grad = check_given(x->dh) || check_given(x->dw);
+    if (w->grad) ST_TRY(check_vector(q, op, "scale", x->scale, type, 1));
+    ST_TRY(check_vector_if(q, op, "nll", x->nll, type, w->n));
+    ST_TRY(check_vector_if(q, op, "best", x->best, ST_I32, w->n));
     w->chunk = (int64_t)(x->budget / ((size_t)w->words * cpu_real_size(*real)));
     w->chunk = cpu_max(1, cpu_min(w->chunk, w->cap));
     return ST_OK;
@@ -71,11 +71,11 @@ static int take_work(const st_queue *q, const st_xent *x, int real, xent_work *w
 {
     cpu_product p[3] = {logits_of(x, w, real, w->chunk)};
     int n = 1;
-    if (cpu_given(x->dh)) p[n++] = dh_of(x, w, real, w->chunk);
-    if (cpu_given(x->dw)) p[n++] = dw_of(x, w, real, w->chunk);
+    if (check_given(x->dh)) p[n++] = dh_of(x, w, real, w->chunk);
+    if (check_given(x->dw)) p[n++] = dw_of(x, w, real, w->chunk);
     while (n--)
         if (p[n].parts == 1 && cpu_product_work(&p[n]) > w->work_bytes) w->work_bytes = cpu_product_work(&p[n]);
-    return cpu_scratch(q, "xent", w->work_bytes, &w->work);
+    return check_scratch(q, "xent", w->work_bytes, &w->work);
 }
 
 static int take_room(const st_queue *q, const st_xent *x, int real, xent_work *w)
@@ -83,19 +83,19 @@ static int take_room(const st_queue *q, const st_xent *x, int real, xent_work *w
     const char *const op = "xent";
     size_t size = cpu_real_size(real), chunk = (size_t)w->chunk;
     void *p;
-    ST_TRY(cpu_scratch(q, op, (size_t)w->cap * sizeof(int32_t), &p));
+    ST_TRY(check_scratch(q, op, (size_t)w->cap * sizeof(int32_t), &p));
     w->live = p;
-    ST_TRY(cpu_scratch(q, op, chunk * (size_t)w->words * size, &w->logits));
-    ST_TRY(cpu_scratch(q, op, chunk * (size_t)w->hidden * size, &w->h));
-    if (cpu_given(x->dh)) ST_TRY(cpu_scratch(q, op, chunk * (size_t)w->hidden * size, &w->dh));
-    ST_TRY(cpu_scratch(q, op, chunk * size, &w->max));
-    ST_TRY(cpu_scratch(q, op, chunk * 2 * size, &w->sum));
-    ST_TRY(cpu_scratch(q, op, chunk * sizeof(double), &p));
+    ST_TRY(check_scratch(q, op, chunk * (size_t)w->words * size, &w->logits));
+    ST_TRY(check_scratch(q, op, chunk * (size_t)w->hidden * size, &w->h));
+    if (check_given(x->dh)) ST_TRY(check_scratch(q, op, chunk * (size_t)w->hidden * size, &w->dh));
+    ST_TRY(check_scratch(q, op, chunk * size, &w->max));
+    ST_TRY(check_scratch(q, op, chunk * 2 * size, &w->sum));
+    ST_TRY(check_scratch(q, op, chunk * sizeof(double), &p));
     w->nll = p;
-    if (cpu_given(x->best)) {
-        ST_TRY(cpu_scratch(q, op, chunk * sizeof(int32_t), &p));
+    if (check_given(x->best)) {
+        ST_TRY(check_scratch(q, op, chunk * sizeof(int32_t), &p));
         w->best = p;
-        if (x->group != ST_G_NONE) ST_TRY(cpu_scratch(q, op, chunk * size, &w->low));
+        if (x->group != ST_G_NONE) ST_TRY(check_scratch(q, op, chunk * size, &w->low));
     }
     return take_work(q, x, real, w);
 }
@@ -103,7 +103,7 @@ static int take_room(const st_queue *q, const st_xent *x, int real, xent_work *w
 /* Rows that take part, in their order. A label outside an uncut vocabulary is a fault. */
 static int64_t pack_rows(const st_queue *q, const st_xent *x, const xent_work *w)
 {
-    const int32_t *rows = cpu_given(x->rows) ? x->rows->data : NULL, *labels = x->labels->data;
+    const int32_t *rows = check_given(x->rows) ? x->rows->data : NULL, *labels = x->labels->data;
     int64_t live = 0;
     for (int64_t i = 0; i < w->cap; i++) {
         int64_t row = rows ? rows[i] : i;
@@ -208,14 +208,14 @@ static int one_chunk(const st_queue *q, const st_xent *x, const xent_work *w, in
     ST_TRY(chunk_losses(q, x, w, real, &job));
     for (int64_t i = 0; i < rows; i++) {
         *loss += w->nll[i];
-        if (cpu_given(x->nll)) put(x->nll->data, real, live[i], w->nll[i]);
+        if (check_given(x->nll)) put(x->nll->data, real, live[i], w->nll[i]);
         if (w->best) ((int32_t *)x->best->data)[live[i]] = w->best[i];
     }
     if (w->dh) {
         product(q, w, dh_of(x, w, real, rows), w->logits, x->w->data, 0, w->dh);
         cpu_table_of(q, real)->add_rows(q, rows, live, w->dh, w->hidden, x->dh->data, x->dh->stride[0], w->hidden);
     }
-    if (cpu_given(x->dw))
+    if (check_given(x->dw))
         product(q, w, dw_of(x, w, real, rows), w->logits, w->h, first ? (double)x->beta : 1, x->dw->data);
     return ST_OK;
 }
@@ -223,9 +223,9 @@ static int one_chunk(const st_queue *q, const st_xent *x, const xent_work *w, in
 /* Work of `live` rows. */
 static void count(const st_queue *q, const st_xent *x, const xent_work *w, double live)
 {
-    double products = 1 + (cpu_given(x->dh) ? 1 : 0) + (cpu_given(x->dw) ? 1 : 0);
+    double products = 1 + (check_given(x->dh) ? 1 : 0) + (check_given(x->dw) ? 1 : 0);
     q->count(q, 2 * products * live * (double)w->words * (double)w->hidden,
-             cpu_bytes(x->w) * products + cpu_bytes(x->dw) +
+             check_bytes(x->w) * products + check_bytes(x->dw) +
                  2 * live * (double)w->hidden * (double)st_dtype_size(x->h->dtype));
 }
 
@@ -252,9 +252,9 @@ int cpu_xent_op(const st_queue *q, const st_xent *x)
     count(q, x, &w, (double)live);
     for (int64_t at = 0; at < live; at += w.chunk)
         ST_TRY(one_chunk(q, x, &w, real, w.live + at, cpu_min(w.chunk, live - at), at == 0, &loss));
-    if (!live && cpu_given(x->dw) && x->beta != 1)
+    if (!live && check_given(x->dw) && x->beta != 1)
         product(q, &w, dw_of(x, &w, real, 0), w.logits, w.h, x->beta, x->dw->data);
-    if (cpu_given(x->loss)) {
+    if (check_given(x->loss)) {
         put(x->loss->data, real, 0, get(x->loss->data, real, 0) + loss);
         put(x->loss->data, real, 1, get(x->loss->data, real, 1) + (double)live);
     }
