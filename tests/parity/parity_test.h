@@ -38,7 +38,7 @@ typedef struct made {
 } made;
 void put_tensors(bench *, const char *file, const made *, int n);
 
-/* Compares. Refused: the message is `says`, in which %s is the folder. Compared: so many failures; `prints`, which may
+/* Compares. Refused: the first message is `says`, in which %s is the folder. Compared: so many failures; `prints`, which may
  * be NULL, is in what is printed. */
 void refused(bench *, const char *says);
 void compared(bench *, int failures, const char *prints);
