@@ -42,8 +42,8 @@ typedef struct moe_sort {
     int32_t experts, top_k, dtype, pad;
 } moe_sort;
 
-/* product (rows, width) = weight silu(gate) up of gate_up (rows, 2 width), for the rows that offset names; `rows` is how
- * many there is room for. Backward: gate_up becomes its gradient, dweight acc [rows]. */
+/* product (rows, width) = weight silu(gate) up of gate_up (rows, 2 width), for the rows that offset names; `rows` is
+ * how many there is room for. Backward: gate_up becomes its gradient, dweight acc [rows]. */
 typedef struct moe_glu {
     void *gate_up;
     const void *weight;
