@@ -5,7 +5,7 @@
 
 golden=$ST_SRCDIR/tests/golden
 
-for name in dense-vl dense-tied gdn merger adamw tokenizer; do
+for name in dense-vl dense-tied moe-small gdn merger adamw tokenizer; do
     must "$name is within its gates" "$strata" parity "$golden/$name"
 done
 
