@@ -23,13 +23,49 @@ static int check(st_step *s, st_wid id, const st_tensor *w, const st_tensor *in,
     return ST_OK;
 }
 
+static bool present(const st_tensor *t) { return t && t->data; }
+
+/* t itself, or a copy of it in another type. */
+static st_tensor as_type(st_step *s, const st_tensor *t, int32_t dtype)
+{
+    st_tensor copy;
+
+    if (!present(t) || t->dtype == dtype) return t ? *t : st_absent();
+    copy = st_scratch(s, dtype, t->dim[0], t->dim[1]);
+    ST_OP(s, copy, t, &copy);
+    return copy;
+}
+
 /* An op of another name, so that profiles and FLOPs tell the three products of a linear map apart. */
-static int product(st_step *s, const char *name, const st_gemm *g)
+static int plain_product(st_step *s, const char *name, const st_gemm *g)
 {
     if (s->status != ST_OK) return s->status;
     if (!s->ops->gemm) return ST_FAIL(s, ST_E_UNSUPPORTED, "this backend has no op gemm");
     s->api->begin(s, name);
     return s->api->end(s, s->ops->gemm(s->q, g));
+}
+
+/* Operands of two types are multiplied in the wider one, and what comes out is rounded once. */
+static int product(st_step *s, const char *name, const st_gemm *g)
+{
+    int32_t wide = st_dtype_size(g->a->dtype) >= st_dtype_size(g->b->dtype) ? g->a->dtype : g->b->dtype;
+    bool narrow = st_dtype_size(g->c->dtype) < st_dtype_size(wide);
+    size_t mark = s->api->mark(s);
+    st_tensor a, b, c;
+    st_gemm own = *g;
+
+    if (g->a->dtype == g->b->dtype && !narrow) return plain_product(s, name, g);
+    a = as_type(s, g->a, wide);
+    b = as_type(s, g->b, wide);
+    c = narrow ? st_scratch(s, wide, g->c->dim[0], g->c->dim[1]) : *g->c;
+    own.a = &a;
+    own.b = &b;
+    own.c = &c;
+    if (narrow && g->beta != 0) ST_OP(s, copy, g->c, &c);
+    plain_product(s, name, &own);
+    if (narrow) ST_OP(s, copy, &c, g->c);
+    if (s->status == ST_OK) s->api->release(s, mark);
+    return s->status;
 }
 
 int model_linear(st_step *s, const st_linear_args *given)
@@ -52,8 +88,6 @@ int model_linear(st_step *s, const st_linear_args *given)
                               .trans = 2,
                               .act = a->act});
 }
-
-static bool present(const st_tensor *t) { return t && t->data; }
 
 int model_linear_bwd(st_step *s, const st_linear_args *given)
 {
