@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model/collective.c - collectives of a step, over the groups of the run's comm plugin. A group must exist, while
- * planning too; one of a single rank is called like any other. */
+ * planning too. One of a single rank is called like any other, unless its memory is the device's alone: then it is a
+ * copy, for which no transport is needed that knows the device. */
 #include "model/private.h"
 
 static model_run *run_of(st_step *s) { return (model_run *)(void *)s; }
@@ -40,6 +41,13 @@ static int64_t count_of(uint32_t what, int32_t ranks, int64_t send, int64_t recv
     case ST_ALL_TO_ALL: return send == recv && send % ranks == 0 ? send / ranks : -1;
     default: return send == recv ? send : -1;
     }
+}
+
+static int copy_alone(const model_run *r, const st_tensor *from, const st_tensor *to, int64_t n)
+{
+    size_t bytes = (size_t)n * st_dtype_size(from->dtype);
+
+    return from->data == to->data || !bytes ? ST_OK : r->m->be.copy(r->s.q, to->data, from->data, bytes);
 }
 
 static int launch(model_run *r, uint32_t what, st_comm *c, const st_tensor *send, const st_tensor *recv, int64_t n)
@@ -83,6 +91,7 @@ int model_collective(st_step *s, uint32_t what, uint32_t group, const st_tensor 
     if (n < 0)
         return model_fail(r->m, ST_E_SHAPE, "%s over the %d ranks of group %s: send has %lld elements, recv %lld",
                           names[what], ranks, st_group_name(group), (long long)n_send, (long long)n_recv);
+    if (ranks == 1 && !r->m->facts.host_memory) return ST_LAUNCH(s, names[what], copy_alone(r, send, recv, n));
     return ST_LAUNCH(s, names[what], launch(r, what, comm, send, recv, n));
 }
 

@@ -9,6 +9,7 @@ typedef struct st_facts {           /* pure: enough to plan without a device    
     uint32_t size, dtypes;          /* dtypes: bit per ST_<type>                                                              */
     int32_t align, tile;            /* bytes; row capacities are rounded up to tile                                           */
     size_t lane_workspace;          /* one fixed block per lane for GEMM libraries; never asked of a library                  */
+    int32_t host_memory, pad;       /* 1: ST_MEM_DEVICE is memory that the host may read and write                            */
 } st_facts;
 
 enum { ST_MEM_DEVICE = 1, ST_MEM_PINNED };

@@ -28,6 +28,7 @@ static int facts(const void *self, st_facts *f)
     f->align = ALIGN;
     f->tile = 1;
     f->lane_workspace = 0;
+    f->host_memory = 1;
     return ST_OK;
 }
 
