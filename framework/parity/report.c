@@ -44,8 +44,8 @@ int st_parity_compare(st_parity *p, const char *name, const double *want, const 
     if (isinf(gate) && json_is_number(json_object_get(p->peer, name)))
         gate = PEER_FACTOR * json_number_value(json_object_get(p->peer, name));
     c->max = max;
-    c->norm = size > 0 ? sqrt(diff / size) : diff == 0 ? 0 : INFINITY; /* also where a NaN is on either side */
-    if (isnan(c->norm)) c->norm = INFINITY;
+    c->norm = sqrt(size != 0 ? diff / size : n > 0 ? diff / (double)n : 0); /* of zeros: what was made, by itself */
+    if (isnan(c->norm)) c->norm = INFINITY; /* a NaN is on either side */
     c->gate = gate;
     c->how = how;
     c->done = 1;

@@ -34,7 +34,7 @@ typedef int (*pair_call)(const st_queue *, const st_ops *, void *ctx);
 
 int pairs_setup(void **state);
 int pairs_teardown(void **state);
-void pairs_need_gpu(void);
+bool pairs_gpu_there(void); /* false: the whole program was skipped, and said so */
 void pairs_clear(void);
 /* Rows of the last dimension are `gap` elements apart; gaps hold a value that no call may change. */
 pair *pair_new(int32_t type, int nd, const int64_t *dim, int64_t gap);

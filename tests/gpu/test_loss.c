@@ -68,7 +68,6 @@ static void check_lookup(int32_t type, int64_t cols, int64_t gap, int kind)
 
 static void lookup(void **state)
 {
-    pairs_need_gpu();
     for (int kind = MIXED; kind <= PIECES; kind++)
         for (int bf16 = 0; bf16 < 2; bf16++) {
             check_lookup(bf16 ? ST_BF16 : ST_F32, 1288, 8, kind); /* by eights, in two blocks of columns */
@@ -136,7 +135,6 @@ static void check_xent(int32_t type, int64_t hidden, int64_t words, bool list, i
 
 static void xent(void **state)
 {
-    pairs_need_gpu();
     for (int bf16 = 0; bf16 < 2; bf16++)
         for (int list = 0; list < 2; list++) {
             int32_t type = bf16 ? ST_BF16 : ST_F32;
@@ -148,7 +146,6 @@ static void xent(void **state)
 
 static void xent_faults(void **state)
 {
-    pairs_need_gpu();
     xent_pairs x = make_xent(ST_F32, 24, 203);
     st_xent on_gpu = XENT_OF(x, gpu, true, 1 << 20, 0.5f);
     for (int64_t i = 0; i < ROWS; i++) pair_set(x.rows, i, -1); /* nothing takes part: only beta acts */
@@ -208,7 +205,6 @@ static void xent_cut(void **state)
 {
     enum { HIDDEN = 24, ALL = 203, LOW = 104 };
     static const st_step_api api = {.size = sizeof api, .collective = cut_collective};
-    pairs_need_gpu();
     xent_pairs x = make_xent(ST_F32, HIDDEN, ALL);
     double *dh = calloc(ROWS * HIDDEN, sizeof *dh), *dw = calloc(ALL * HIDDEN, sizeof *dw), off = 0, norm = 0;
     st_xent on_cpu = XENT_OF(x, cpu, false, 1 << 20, 1);
@@ -284,7 +280,6 @@ static void check_adamw(int32_t weight_type, int64_t n, bool skip)
 
 static void adamw(void **state)
 {
-    pairs_need_gpu();
     for (int skip = 0; skip < 2; skip++) {
         check_adamw(ST_BF16, 100003, skip);
         check_adamw(ST_F32, 4099, skip);
@@ -322,7 +317,6 @@ static void check_grouped(int mode, int32_t type, int32_t type_c, int64_t k, int
 
 static void grouped(void **state)
 {
-    pairs_need_gpu();
     for (int mode = 0; mode < 3; mode++) {
         check_grouped(mode, ST_BF16, ST_F32, 200, 264, 8, 0.5f); /* tensor cores, tiles that are not full */
         check_grouped(mode, ST_BF16, ST_F32, 512, 128, 0, 0);
@@ -397,7 +391,6 @@ static void time_lookup(void)
 
 static void times(void **state)
 {
-    pairs_need_gpu();
     time_xent();
     time_adamw();
     time_grouped();
@@ -410,5 +403,6 @@ int main(void)
         cmocka_unit_test(lookup), cmocka_unit_test(xent),    cmocka_unit_test(xent_faults), cmocka_unit_test(xent_cut),
         cmocka_unit_test(adamw),  cmocka_unit_test(grouped), cmocka_unit_test(times),
     };
+    if (!pairs_gpu_there()) return 0;
     return cmocka_run_group_tests_name("gpu loss", tests, pairs_setup, pairs_teardown);
 }
