@@ -75,6 +75,7 @@ static int capture_end(const st_queue *q, st_graph **out, st_error *e) { return 
 static int replay(const st_queue *q, st_graph *g) { return g->table->replay(q, g); }
 static int graph_free(st_graph *g) { return g->table->graph_free(g); }
 static int describe(const st_device *d, char *out, size_t n) { return d->table->describe(d, out, n); }
+static int memory(const st_device *d, size_t *left, size_t *all) { return d->table->memory(d, left, all); }
 
 static const st_backend_ops backend_ops = {
     .size = sizeof backend_ops,
@@ -99,6 +100,7 @@ static const st_backend_ops backend_ops = {
     .replay = replay,
     .graph_free = graph_free,
     .describe = describe,
+    .memory = memory,
 };
 
 ST_PLUGIN_V1(ST_KIND_BACKEND, char, backend_ops, ST_KERNEL_TABLE(CUDA_IFACE, cuda_table),

@@ -125,7 +125,8 @@ typedef struct cuda_attn {
     X(capture_end, (const st_queue *, st_graph **, st_error *)) \
     X(replay, (const st_queue *, st_graph *)) \
     X(graph_free, (st_graph *)) \
-    X(describe, (const st_device *, char *out, size_t n))
+    X(describe, (const st_device *, char *out, size_t n)) \
+    X(memory, (const st_device *, size_t *left, size_t *all))
 
 #define CUDA_OP_ENTRIES(X) \
     X(fill, (const st_queue *, const cuda_walk *, double value)) \

@@ -89,6 +89,11 @@ int cuda_run_describe(const st_device *device, char *out, size_t n)
 }
 
 /* ---- memory ---- */
+int cuda_run_memory(const st_device *device, size_t *left, size_t *all)
+{
+    return said((cuda_device *)(uintptr_t)device, "the device's memory", cudaMemGetInfo(left, all));
+}
+
 int cuda_run_alloc(st_device *device, uint32_t kind, size_t bytes, void **out)
 {
     const cuda_device *d = (const cuda_device *)device;
