@@ -6,7 +6,7 @@ dist_doc_DATA += \
   LICENSE \
   docs/DECISIONS.md
 dist_doc_DATA += docs/receipts-tiny.png
-dist_doc_DATA += docs/spec.md docs/spec-syntax.md docs/data.md docs/from-megatron.md docs/plugin-api.md docs/reference.md docs/rules.md docs/testing.md
+dist_doc_DATA += docs/spec.md docs/spec-syntax.md docs/data.md docs/from-megatron.md docs/plugin-api.md docs/performance.md docs/reference.md docs/rules.md docs/testing.md
 dist_man1_MANS += docs/strata.1
 EXTRA_DIST += .clang-format tools/debian-packages.txt tools/readme-command.sh tools/prove-fresh-debian.sh
 EXTRA_DIST += tools/make-reference.sh tools/peer_hf_cpu.py tools/check_cases.sh
