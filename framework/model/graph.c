@@ -38,6 +38,9 @@ static int capture(st_model *m, model_graph *g, int32_t micro, int32_t micros)
 /* What the host knows after a pass that it has enqueued itself. */
 static int replay(st_model *m, const model_graph *g, int32_t micro)
 {
+    m->run.s.mode = micro < 0 ? ST_EVAL : ST_TRAIN;
+    m->run.s.micros = g->micros;
+    m->run.s.micro = micro < 0 ? 0 : micro;
     memcpy(m->run.loss_cell, g->loss_cell, sizeof g->loss_cell);
     for (int32_t i = 0; i < m->n_weights && micro >= 0; i++)
         m->weights[i]->done = m->weights[i]->per_micro * (micro + 1);

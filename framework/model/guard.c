@@ -69,7 +69,7 @@ static int fetch(st_model *m, const st_tensor *t, double **out, st_error *e)
 
 static void search(st_model *m, const char *name, int32_t layer, const st_tensor *t, const double *v)
 {
-    char who[160] = "";
+    char who[120] = "";
     int residual = !strcmp(name, "residual"), depth = !strcmp(name, "depth.final");
 
     if (m->nonfinite[0]) return;
