@@ -7,6 +7,7 @@
  * that the file merely claims is ever allocated. Names point into the parsed header, data into the mapping. A file
  * that another process shortens while it is open cannot be guarded against: the writer of this room never changes a
  * file in place. */
+#include "base/bf16.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_format.h"
 #include "config.h"
@@ -360,14 +361,6 @@ static double from_half(uint16_t h)
     return h >> 15 ? -v : v;
 }
 
-static double from_brain(uint16_t h)
-{
-    uint32_t bits = (uint32_t)h << 16;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
 #define EACH(T, convert) \
     for (int64_t i = 0; i < n; i++) { \
         T v; \
@@ -399,7 +392,7 @@ int st_tensor_part_to_f64(const st_file_tensor *t, int64_t first, int64_t n, dou
     switch (t->dtype) {
     case ST_F64: EACH(double, v);
     case ST_F32: EACH(float, v);
-    case ST_BF16: EACH(uint16_t, from_brain(v));
+    case ST_BF16: EACH(uint16_t, st_bf16_to_f64(v));
     case ST_F16: EACH(uint16_t, from_half(v));
     case ST_I64: return whole_numbers(t, first, n, out, e);
     case ST_I32: EACH(int32_t, v);

@@ -263,14 +263,27 @@ int model_zero(st_model *m, void *at, size_t bytes)
 
 /* ---- host copies, in pieces through pinned memory ---- */
 
+/* The first `bytes` of the staging memory, there and back; the host waits. */
+int model_to_device(st_model *m, void *device, size_t bytes, st_error *e)
+{
+    if (m->be.copy(m->run.s.q, device, m->staging.base, bytes) != ST_OK)
+        return st_fail(e, ST_E_DEVICE, "a copy to the device failed");
+    return m->be.sync(m->device, e);
+}
+
+int model_from_device(st_model *m, const void *device, size_t bytes, st_error *e)
+{
+    if (m->be.copy(m->run.s.q, m->staging.base, device, bytes) != ST_OK)
+        return st_fail(e, ST_E_DEVICE, "a copy from the device failed");
+    return m->be.sync(m->device, e);
+}
+
 int model_upload(st_model *m, void *device, const void *host, size_t bytes, st_error *e)
 {
     for (size_t i = 0; i < bytes; i += MODEL_STAGING) {
         size_t n = bytes - i < MODEL_STAGING ? bytes - i : MODEL_STAGING;
         memcpy(m->staging.base, (const char *)host + i, n);
-        if (m->be.copy(m->run.s.q, (char *)device + i, m->staging.base, n) != ST_OK)
-            return st_fail(e, ST_E_DEVICE, "a copy to the device failed");
-        ST_TRY(m->be.sync(m->device, e));
+        ST_TRY(model_to_device(m, (char *)device + i, n, e));
     }
     return ST_OK;
 }
@@ -279,9 +292,7 @@ int model_download(st_model *m, void *host, const void *device, size_t bytes, st
 {
     for (size_t i = 0; i < bytes; i += MODEL_STAGING) {
         size_t n = bytes - i < MODEL_STAGING ? bytes - i : MODEL_STAGING;
-        if (m->be.copy(m->run.s.q, m->staging.base, (const char *)device + i, n) != ST_OK)
-            return st_fail(e, ST_E_DEVICE, "a copy from the device failed");
-        ST_TRY(m->be.sync(m->device, e));
+        ST_TRY(model_from_device(m, (const char *)device + i, n, e));
         memcpy((char *)host + i, m->staging.base, n);
     }
     return ST_OK;

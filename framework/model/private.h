@@ -284,6 +284,8 @@ int model_layout(st_model *);
 int model_alloc(st_model *, st_error *);
 void model_free(st_model *);
 void *bump_take(bump *, size_t bytes);
+int model_to_device(st_model *, void *device, size_t bytes, st_error *);
+int model_from_device(st_model *, const void *device, size_t bytes, st_error *);
 int model_upload(st_model *, void *device, const void *host, size_t bytes, st_error *);
 int model_download(st_model *, void *host, const void *device, size_t bytes, st_error *);
 st_tensor model_memory(st_step *, int32_t slot, uint32_t flags, int32_t dtype, int64_t rows, int64_t cols);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model/weights.c - declared weights: names, shapes, sections, the host's own, and access to their values. */
+#include "base/bf16.h"
 #include "model/private.h"
-#include <math.h>
 #include <string.h>
 
 /* ---- declaring ---- */
@@ -222,32 +222,12 @@ st_tensor model_grad_tensor(const st_model *m, const model_weight *w)
 
 /* ---- values from and to the host ---- */
 
-static double from_brain(uint16_t v)
-{
-    uint32_t bits = (uint32_t)v << 16;
-    float f;
-
-    memcpy(&f, &bits, sizeof f);
-    return (double)f;
-}
-
-/* To the nearest, ties to even, by way of f32: what an optimizer's kernel makes of an f32 master. */
-static uint16_t to_brain(double v)
-{
-    float f = (float)v;
-    uint32_t bits;
-
-    memcpy(&bits, &f, sizeof bits);
-    if (isnan(f)) return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 static void to_f64(const void *in, int32_t dtype, int64_t n, double *out)
 {
     for (int64_t i = 0; i < n; i++) {
         if (dtype == ST_F64) out[i] = ((const double *)in)[i];
         else if (dtype == ST_F32) out[i] = (double)((const float *)in)[i];
-        else out[i] = from_brain(((const uint16_t *)in)[i]);
+        else out[i] = st_bf16_to_f64(((const uint16_t *)in)[i]);
     }
 }
 
@@ -256,7 +236,7 @@ static void from_f64(const double *in, int64_t n, int32_t dtype, void *out)
     for (int64_t i = 0; i < n; i++) {
         if (dtype == ST_F64) ((double *)out)[i] = in[i];
         else if (dtype == ST_F32) ((float *)out)[i] = (float)in[i];
-        else ((uint16_t *)out)[i] = to_brain(in[i]);
+        else ((uint16_t *)out)[i] = st_bf16_from_f64(in[i]);
     }
 }
 
@@ -268,9 +248,7 @@ int model_read_tensor(st_model *m, st_tensor t, double *out, int64_t n, st_error
 
     for (int64_t i = 0; i < n; i += most) {
         int64_t k = n - i < most ? n - i : most;
-        if (m->be.copy(m->run.s.q, m->staging.base, (const char *)t.data + (size_t)i * size, (size_t)k * size) != ST_OK)
-            return st_fail(e, ST_E_DEVICE, "a copy from the device failed");
-        ST_TRY(m->be.sync(m->device, e));
+        ST_TRY(model_from_device(m, (const char *)t.data + (size_t)i * size, (size_t)k * size, e));
         to_f64(m->staging.base, t.dtype, k, out + i);
     }
     return ST_OK;
@@ -284,9 +262,7 @@ int model_write_tensor(st_model *m, st_tensor t, const double *in, int64_t n, st
     for (int64_t i = 0; i < n; i += most) {
         int64_t k = n - i < most ? n - i : most;
         from_f64(in + i, k, t.dtype, m->staging.base);
-        if (m->be.copy(m->run.s.q, (char *)t.data + (size_t)i * size, m->staging.base, (size_t)k * size) != ST_OK)
-            return st_fail(e, ST_E_DEVICE, "a copy to the device failed");
-        ST_TRY(m->be.sync(m->device, e));
+        ST_TRY(model_to_device(m, (char *)t.data + (size_t)i * size, (size_t)k * size, e));
     }
     return ST_OK;
 }
@@ -312,10 +288,8 @@ int model_round_master(st_model *m, const model_weight *w, const float *master, 
 
     for (int64_t i = 0; i < w->pub.count; i += most) {
         int64_t k = w->pub.count - i < most ? w->pub.count - i : most;
-        for (int64_t j = 0; j < k; j++) to[j] = to_brain((double)master[i + j]);
-        if (m->be.copy(m->run.s.q, (uint16_t *)t.data + i, to, (size_t)k * sizeof *to) != ST_OK)
-            return st_fail(e, ST_E_DEVICE, "a copy to the device failed");
-        ST_TRY(m->be.sync(m->device, e));
+        for (int64_t j = 0; j < k; j++) to[j] = st_bf16_from_f64((double)master[i + j]);
+        ST_TRY(model_to_device(m, (uint16_t *)t.data + i, (size_t)k * sizeof *to, e));
     }
     return ST_OK;
 }

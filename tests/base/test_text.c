@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "base/base.h"
+#include "base/bf16.h"
 #include <float.h>
 #include <locale.h>
 #include <math.h>
@@ -209,9 +210,24 @@ static void hashes(void **state)
     assert_true(st_hash64("a", 1, 0) == UINT64_C(0x02c0bdbf481420f8)); /* names seed tensors: this must never change */
 }
 
+/* Ties go to the even neighbour, what is too large becomes infinite, and a NaN stays one. */
+static void bf16_as_stored(void **state)
+{
+    static const struct { double value; uint16_t bits; } row[] = {
+        {0, 0}, {1, 0x3f80}, {-2.5, 0xc020}, {1 + 0x1p-8, 0x3f80}, {1 + 0x3p-8, 0x3f82}, {1 + 0x1.8p-8, 0x3f81},
+        {0x1.fep127, 0x7f7f}, {0x1.ffp127, 0x7f80}, {INFINITY, 0x7f80}, {-INFINITY, 0xff80},
+    };
+
+    for (size_t i = 0; i < ST_COUNT(row); i++) assert_int_equal(st_bf16_from_f64(row[i].value), row[i].bits);
+    assert_true(isnan(st_bf16_to_f64(st_bf16_from_f64(NAN))));
+    for (uint32_t bits = 0; bits < 0x7f80; bits++) /* every finite value comes back */
+        assert_int_equal(st_bf16_from_f64(st_bf16_to_f64((uint16_t)bits)), bits);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bf16_as_stored),
         cmocka_unit_test(whole_numbers), cmocka_unit_test(floats), cmocka_unit_test(sizes), cmocka_unit_test(nearest),
         cmocka_unit_test(globs), cmocka_unit_test(utf8), cmocka_unit_test(buffers), cmocka_unit_test(hashes),
     };

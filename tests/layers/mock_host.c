@@ -104,7 +104,7 @@ static int step_fail(st_step *s, int code, const char *file, int line, const cha
     va_end(ap);
     return s->status = code;
 }
-static st_tensor new_scratch(mock *m, size_t bytes, st_tensor t)
+st_tensor mock_scratch(mock *m, size_t bytes, st_tensor t)
 {
     assert_true(m->n_scratch < MOCK_BLOCKS);
     m->scratch[m->n_scratch++] = (mock_memory){t.data = m->planning ? (void *)(uintptr_t)4096 : unknown(bytes), bytes};
@@ -119,7 +119,7 @@ static st_tensor step_memory(st_step *s, int32_t slot, uint32_t flags, int32_t d
     st_tensor t = st_tensor2(NULL, dtype, rows, cols);
     assert_true(st_dtype_size(dtype) > 0);
     if (slot < 0 || m->drop >> slot & 1) {
-        t = new_scratch(m, bytes, t);
+        t = mock_scratch(m, bytes, t);
         if (flags & ST_ZEROED && !m->planning) memset(t.data, 0, bytes);
         return t;
     }
@@ -230,115 +230,6 @@ static st_rotary step_rotary(st_step *s, int32_t id)
 
 /* ---- opening ---- */
 
-static void *open_module(const char *name)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/plugins/.libs/%s.so", getenv("ST_BUILDDIR") ? getenv("ST_BUILDDIR") : ".", name);
-    void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!h) fail_msg("%s", dlerror());
-    return h;
-}
-static const char *setting(const char *const *settings, const char *key)
-{
-    for (; settings && *settings; settings += 2)
-        if (!strcmp(settings[0], key)) return settings[1];
-    return NULL;
-}
-static void bind_value(const st_param *p, const char *text, void *field)
-{
-    switch (p->type) {
-    case ST_P_BOOL: *(int32_t *)field = text && !strcmp(text, "yes"); break;
-    case ST_P_INT: *(int64_t *)field = text ? strtoll(text, NULL, 10) : ST_UNSET_INT; break;
-    case ST_P_FLOAT: *(double *)field = text ? strtod(text, NULL) : NAN; break;
-    case ST_P_ENUM: {
-        int32_t index = 0, found = -1;
-        for (const char *at = p->choices; text && at; at = strchr(at, '|'), at = at ? at + 1 : NULL, index++)
-            if (!strncmp(at, text, strlen(text)) && (at[strlen(text)] == '|' || !at[strlen(text)])) found = index;
-        *(int32_t *)field = found;
-        break;
-    }
-    default: fail_msg("parameter %s: type %u is unknown to the mock host", p->key, p->type);
-    }
-}
-static void bind_all(mock *m, const char *const *settings)
-{
-    for (const char *const *s = settings; s && *s; s += 2) {
-        int known = 0;
-        for (uint32_t i = 0; i < m->plugin->n_params; i++) known |= !strcmp(m->plugin->params[i].key, s[0]);
-        if (!known) fail_msg("%s has no parameter %s", m->plugin->name, s[0]);
-    }
-    for (uint32_t i = 0; i < m->plugin->n_params; i++) {
-        const st_param *p = &m->plugin->params[i];
-        const char *text = setting(settings, p->key);
-        if (!text) text = p->def;
-        if (!text && p->flags & ST_PF_REQUIRED) fail_msg("%s: %s is required", m->plugin->name, p->key);
-        bind_value(p, text, (char *)m->self + p->offset);
-    }
-}
-static void open_kernels(mock *m)
-{
-    char name[128];
-    const st_kernels *(*entry)(void);
-    if (!m->plugin->kernel_size) return;
-    snprintf(name, sizeof name, "%s-cpu", m->plugin->name);
-    *(void **)&entry = dlsym(open_module(name), "st_kernels_v1");
-    assert_non_null(entry);
-    m->kernels = entry();
-    assert_int_equal(m->kernels->magic, ST_KERNEL_MAGIC);
-    assert_int_equal(m->kernels->iface, m->plugin->kernel_iface);
-    assert_int_equal(m->kernels->table_size, m->plugin->kernel_size);
-    assert_string_equal(m->kernels->plugin, m->plugin->name);
-    assert_string_equal(m->kernels->version, m->plugin->version);
-}
-
-/* ---- the built cpu backend ---- */
-
-static mock *of_queue(const st_queue *q) { return (mock *)((char *)(uintptr_t)q - offsetof(mock, queue)); }
-static void *queue_scratch(const st_queue *q, size_t bytes)
-{
-    return new_scratch(of_queue(q), bytes, st_absent()).data;
-}
-static void queue_count(const st_queue *q, double flops, double bytes) {}
-static int queue_fail(const st_queue *q, int code, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(of_queue(q)->error.message, sizeof of_queue(q)->error.message, fmt, ap);
-    va_end(ap);
-    return code;
-}
-static int host_fail(st_error *e, int code, const char *file, int line, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(e->message, sizeof e->message, fmt, ap);
-    va_end(ap);
-    return e->code = code;
-}
-static void use_backend(mock *m)
-{
-    char threads[16];
-    st_plugin_fn entry;
-    if (!m->built_backend || m->device) return;
-    *(void **)&entry = dlsym(open_module("cpu"), "st_plugin_v1");
-    assert_non_null(entry);
-    m->backend = entry()->ops;
-    m->backend_self = calloc(1, entry()->self_size);
-    snprintf(threads, sizeof threads, "%d", (int)m->threads);
-    for (uint32_t i = 0; i < entry()->n_params; i++) {
-        const st_param *p = &entry()->params[i];
-        bind_value(p, strcmp(p->key, "threads") ? p->def : threads, (char *)m->backend_self + p->offset);
-    }
-    m->host.fail = host_fail;
-    if (m->backend->open(m->backend_self, &m->host, 0, NULL, &m->device, &m->error))
-        fail_msg("cpu: %s", m->error.message);
-    assert_int_equal(m->backend->queue(m->device, 0, &m->queue), ST_OK);
-    m->queue.scratch = queue_scratch;
-    m->queue.count = queue_count;
-    m->queue.fail = queue_fail;
-    m->queue.fault = &m->fault;
-    m->step.ops = m->backend->ops;
-}
 static const st_step_api step_api = {
     .size = sizeof step_api,
     .memory = step_memory,
@@ -373,15 +264,15 @@ static int prepare(mock *m, const char *plugin, const char *const *settings, int
 {
     const st_axis one = {1, 0};
     st_plugin_fn entry;
-    *(void **)&entry = dlsym(open_module(plugin), "st_plugin_v1");
+    *(void **)&entry = dlsym(mock_module(plugin), "st_plugin_v1");
     assert_non_null(entry);
     m->plugin = entry();
     assert_int_equal(m->plugin->magic, ST_MAGIC);
     assert_int_equal(m->plugin->kind, ST_KIND_LAYER);
     m->ops = m->plugin->ops;
     m->self = calloc(1, m->plugin->self_size);
-    bind_all(m, settings);
-    open_kernels(m);
+    mock_bind(m, settings);
+    mock_kernels(m);
     m->pool = (st_cpu_pool){1, mock_run};
     m->queue = (st_queue){.size = sizeof m->queue, .stream = &m->pool, .fault = &m->fault};
     m->env = (st_env){.size = sizeof m->env,
@@ -560,7 +451,7 @@ void mock_forward(mock *m, const double *x, double *y)
     m->kept_bytes = 0;
     if (!m->threads) m->threads = 1;
     m->pool.threads = m->threads;
-    use_backend(m);
+    mock_backend(m);
     mock_begin_cells(m);
     begin_call(m);
     end_call(m, m->ops->forward(m->self, &m->step, &tx, &ty));

@@ -100,6 +100,13 @@ st_tensor mock_slot(const mock *, const char *name);                       /* as
 double mock_metric_of(const mock *, const char *name);                     /* cell 0 / cell 1; NaN: not reported */
 void mock_plan(mock *);                                                    /* both calls without memory and kernels */
 
+/* Modules (mock_open.c): a built one; values for the plugin's parameters; its kernels; the cpu backend, if it is wanted. */
+void *mock_module(const char *name);
+void mock_bind(mock *, const char *const *settings);
+void mock_kernels(mock *);
+void mock_backend(mock *);
+st_tensor mock_scratch(mock *, size_t bytes, st_tensor); /* (mock_host.c) freed when its mark is released */
+
 /* Cells (mock_cells.c): entries of the two tables, and what a call does with them. */
 int mock_env_accum(st_env *, const st_accum *);
 int mock_env_metric(st_env *, const st_metric *);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 check_LTLIBRARIES += tests/layers/libmock.la
 tests_layers_libmock_la_SOURCES = tests/layers/mock_host.c tests/layers/mock_host.h tests/layers/mock_ops.c \
-  tests/layers/mock_cells.c \
+  tests/layers/mock_cells.c tests/layers/mock_open.c \
   tests/layers/layer_checks.c tests/layers/layer_checks.h
 tests_layers_libmock_la_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 

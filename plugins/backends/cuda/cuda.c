@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ALIGN = 256, TILE = 64, LANE_WORKSPACE = 32 << 20 };
+enum { ALIGN = 256, TILE = 64 };
 
 static const st_ops ops = {
     .size = sizeof ops, .gemm = cuda_gemm, .grouped = cuda_grouped_op, .norm = cuda_norm_op, .norm_bwd = cuda_norm_bwd_op,
@@ -23,7 +23,7 @@ static int facts(const void *self, st_facts *f)
     f->dtypes = 1u << ST_F32 | 1u << ST_BF16 | 1u << ST_I32 | 1u << ST_I64 | 1u << ST_U8;
     f->align = ALIGN;
     f->tile = TILE;
-    f->lane_workspace = LANE_WORKSPACE;
+    f->lane_workspace = CUDA_LANE_WORKSPACE;
     return ST_OK;
 }
 

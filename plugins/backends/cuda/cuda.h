@@ -5,7 +5,7 @@
 #define CUDA_H
 #include <strata/backend.h>
 
-enum { CUDA_IFACE = 1 };
+enum { CUDA_IFACE = 1, CUDA_LANE_WORKSPACE = 32 << 20 }; /* of each queue, for the library of products: planned and taken */
 
 /* Elements of up to CUDA_WALKED tensors of one shape, walked together: dim[ST_DIMS - 1] is the innermost. Dimensions that all
  * of them have without a gap are merged. wide: runs of 8 elements are contiguous and aligned in all of them. */

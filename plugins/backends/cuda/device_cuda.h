@@ -7,7 +7,7 @@
 #include <cuda_runtime_api.h>
 #include <strata/cuda.h>
 
-enum { CUDA_LANES = 16, CUDA_LANE_WORKSPACE = 32 << 20, CUDA_PLANS = 1024 };
+enum { CUDA_LANES = 16, CUDA_PLANS = 1024 };
 typedef struct cuda_event { st_event base; struct cuda_event *next; cudaEvent_t event; } cuda_event;
 typedef struct cuda_graph { st_graph base; cudaGraph_t graph; cudaGraphExec_t exec; } cuda_graph;
 /* A lane: products on it share one handle and one workspace, so their bits do not depend on other lanes. */
