@@ -37,4 +37,4 @@ include plugins/datasets/mock/module.mk
 include plugins/datasets/cord_v2/module.mk
 include plugins/optimizers/adamw/module.mk
 include plugins/optimizers/muon/module.mk
-CLEANFILES += plugins/*/*.ptxas plugins/*/*/*.ptxas
+CLEANFILES += plugins/*/*.ptxas plugins/*/*/*.ptxas tests/gpu/*.ptxas

@@ -34,8 +34,19 @@ gpu_kernel_libs = $(CMOCKA_LIBS) -lcudart -lm
 if HAVE_CUDA
 check_PROGRAMS += $(gpu_kernel_tests) tests/gpu/speed_gdn
 TESTS += $(gpu_kernel_tests)
+
+# The products of strata/cuda_wgmma.h, each by itself.
+check_PROGRAMS += tests/gpu/test_wgmma
+TESTS += tests/gpu/test_wgmma
+check_LTLIBRARIES += tests/gpu/libwgmma.la
+tests_gpu_libwgmma_la_SOURCES = tests/gpu/wgmma_products.cu
+tests/gpu/wgmma_products.lo: tests/gpu/wgmma_products.h $(CUDA_NEEDS)
 endif
-EXTRA_DIST += tests/gpu/run_kernels.sh
+EXTRA_DIST += tests/gpu/run_kernels.sh tests/gpu/wgmma_products.cu tests/gpu/wgmma_products.h
+tests_gpu_test_wgmma_SOURCES = tests/gpu/test_wgmma.c tests/gpu/wgmma_products.h $(gpu_kernel_support)
+tests_gpu_test_wgmma_CPPFLAGS = $(gpu_kernel_cppflags)
+tests_gpu_test_wgmma_LDFLAGS = $(CUDA_LDFLAGS)
+tests_gpu_test_wgmma_LDADD = tests/gpu/libwgmma.la $(gpu_kernel_libs) -lstdc++
 tests_gpu_test_gdn_kernels_SOURCES = tests/gpu/test_gdn_kernels.c $(gpu_kernel_support)
 tests_gpu_test_gdn_kernels_CPPFLAGS = $(gpu_kernel_cppflags)
 tests_gpu_test_gdn_kernels_LDFLAGS = $(CUDA_LDFLAGS)

@@ -17,6 +17,7 @@
 #ifndef STRATA_CUDA_WGMMA_H
 #define STRATA_CUDA_WGMMA_H
 #include <strata/cuda.h>
+#include <string.h>
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define ST_CUDA_HAS_WGMMA 1
@@ -29,6 +30,14 @@ enum { ST_COLUMNS_ARE_K, ST_ROWS_ARE_K };
 
 #ifdef __CUDACC__
 #define ST_WGMMA_FN static __device__ __forceinline__
+
+/* Whether this module was built with them and the current device has them: the host's side of ST_CUDA_HAS_WGMMA. */
+ST_FN int st_cuda_has_wgmma(void)
+{
+    int device = 0, major = 0;
+    if (!strstr(ST_CUDA_ARCHS, "sm_90a") || cudaGetDevice(&device) != cudaSuccess) return 0;
+    return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess && major == 9;
+}
 
 /* Index of an element in a tile of `rows` rows. */
 ST_WGMMA_FN int st_tile_at(int rows, int row, int column)
