@@ -32,6 +32,7 @@ static void explain_value(const st_value *v, FILE *out)
     switch (v->origin) {
     case ST_FROM_SET: fputs("--set\n", out); break;
     case ST_FROM_DEFAULT: fputs("default\n", out); break;
+    case ST_FROM_AUTO: fputs("auto\n", out); break;
     case ST_FROM_STACK: fprintf(out, "[stack], %s:%d\n", v->file, v->line); break;
     case ST_FROM_SUGAR: fprintf(out, "worked out from %s:%d\n", v->file, v->line); break;
     default: fprintf(out, "%s:%d\n", v->file, v->line); break;
@@ -105,7 +106,7 @@ static int print_run(const st_run *r, FILE *out, st_error *e)
     ST_TRY(st_model_plan(r->model, e)); /* the real code with counting memory: finds what shapes alone can tell */
     fprintf(out, "%s can train\n\n", st_spec_path(r->spec));
     fprintf(out, "pattern    %s\n", st_model_pattern(r->model));
-    fprintf(out, "backend    %s, %s\n", st_model_backend(r->model), cli_dtype(st_model_dtype(r->model)));
+    fprintf(out, "backend    %s\n", st_model_choice(r->model));
     if (r->train && st_loader_count(r->train) >= 0) fprintf(out, "samples    %" PRId64, st_loader_count(r->train));
     if (r->valid && st_loader_count(r->valid) >= 0) fprintf(out, ", held out %" PRId64, st_loader_count(r->valid));
     fprintf(out, "\nsteps      %" PRId64 "\n", r->config.run.steps);

@@ -6,34 +6,6 @@
 
 static int keep_first(int first, int rc) { return first != ST_OK ? first : rc; }
 
-/* ---- backend and types ---- */
-
-static const char *backend_name(const st_model *m)
-{ return strcmp(m->run_keys.backend, "auto") ? m->run_keys.backend : "cpu"; }
-
-static int bind_backend(st_model *m, st_diags *d)
-{
-    static const int32_t type[] = {ST_F64, ST_F32, ST_BF16};
-    static const char *const word[] = {"f64", "f32", "bf16"};
-    const st_value *at = st_spec_get(m->spec, "run", "precision");
-    int32_t p = m->run_keys.precision;
-
-    ST_TRY(st_instance_create(m->registry, m->spec, ST_KIND_BACKEND, backend_name(m), "run", &m->backend, d));
-    st_ops_copy(m->backend.plugin, &m->be, sizeof m->be);
-    m->facts.size = sizeof m->facts;
-    if (!m->be.ops || !m->be.facts || m->be.facts(m->backend.self, &m->facts) != ST_OK)
-        return st_spec_fail_section(m->spec, d, "run", NULL, "backend %s gives no facts about itself",
-                                    m->backend.plugin->name);
-    st_sized_copy(&m->ops, sizeof m->ops, m->be.ops);
-    m->ops.size = sizeof m->ops;
-    if (!(m->facts.dtypes >> type[p] & 1u))
-        return st_spec_fail(m->spec, d, at, "precision = f32", "precision = %s: backend %s does not train in it",
-                            word[p], m->backend.plugin->name);
-    m->dtype = type[p];
-    m->acc_dtype = p == PRECISION_F64 ? ST_F64 : ST_F32;
-    return ST_OK;
-}
-
 /* ---- shapes ---- */
 
 static int bind_shape(st_model *m, st_diags *d)
@@ -378,7 +350,7 @@ static int build(st_model *m, st_diags *d)
 {
     int first = model_bind_run(m, d), stale;
 
-    if (first == ST_OK) first = bind_backend(m, d);
+    if (first == ST_OK) first = model_bind_backend(m, d);
     first = keep_first(first, model_bind_keys(m, d));
     m->host = model_add_part(m, 0, "", "stack", NULL, NULL);
     if (!m->host) return ST_E_NOMEM;
@@ -443,6 +415,7 @@ void st_model_destroy(st_model *m)
 /* ---- what others ask ---- */
 
 const char *st_model_backend(const st_model *m) { return m->backend.plugin->name; }
+const char *st_model_choice(const st_model *m) { return m->choice; }
 const char *st_model_device(const st_model *m) { return m->device_words; }
 int32_t st_model_dtype(const st_model *m) { return m->dtype; }
 const char *st_model_pattern(const st_model *m) { return m->pattern; }

@@ -3,9 +3,10 @@
 #include "model/private.h"
 
 static const st_param run_params[] = {
-    ST_CHOICE(run_keys, precision, "f32", "f64|f32|bf16", ST_PF_FIXED,
-              "type of weights and activations; f64 is the reference"),
-    ST_STR(run_keys, backend, "auto", 0, "auto, or the name of a backend plugin"),
+    ST_CHOICE(run_keys, precision, "auto", "auto|f64|f32|bf16", ST_PF_FIXED,
+              "type of weights and activations; auto: bf16 where the backend trains in it, else f32; f64 is the reference"),
+    ST_STR(run_keys, backend, "auto", 0,
+           "auto, or the name of a backend plugin; auto: cuda where there is a GPU that it can use, else cpu"),
     ST_BOOL(run_keys, poison, "no", ST_PF_EXPERT,
             "fill step memory with NaN before each use, to find reads of what was not written"),
     ST_BOOL(run_keys, graph, "yes", ST_PF_EXPERT, "replay a step as one graph, where the backend can"),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model/model.h - a model assembled from a spec: weights, stacks, step machinery, planning. The only door to this room.
  *
- * Life: build (pure: no device, file or clock) -> plan (the real code with counting arenas) -> open (device, arenas) ->
- * init or load -> step / evaluate. All device memory is taken in open. */
+ * Life: build (no device is opened; for backend = auto it is asked whether there is one) -> plan (the real code with
+ * counting arenas) -> open (device, arenas) -> init or load -> step / evaluate. All device memory is taken in open. */
 #ifndef ST_MODEL_H
 #define ST_MODEL_H
 #include "model/row.h"
@@ -21,6 +21,7 @@ void st_model_destroy(st_model *);
 int st_model_plan(st_model *, st_error *);
 int st_model_open(st_model *, st_error *);
 const char *st_model_backend(const st_model *);   /* "cpu" */
+const char *st_model_choice(const st_model *);    /* "cpu (auto: not cuda, ...), f32 (auto)"            */
 const char *st_model_device(const st_model *);    /* words for logs: "cpu, 2 threads, openblas ..." */
 int32_t st_model_dtype(const st_model *);
 const char *st_model_pattern(const st_model *);   /* expanded */

@@ -3,6 +3,7 @@ framework_libstrata_la_SOURCES += \
   framework/model/model.h \
   framework/model/private.h \
   framework/model/build.c \
+  framework/model/choose.c \
   framework/model/collective.c \
   framework/model/cost.c \
   framework/model/env.c \

@@ -34,10 +34,11 @@ typedef struct recompute_keys { const char *full, *drop; } recompute_keys;
 typedef struct decay_keys { double weight_decay; const char *decay, *no_decay; } decay_keys;
 typedef struct init_keys { int32_t rule; double std; } init_keys;
 typedef struct part_keys { int32_t freeze; double lr_scale; int64_t last_blocks; } part_keys;
-enum { PRECISION_F64 = 0, PRECISION_F32, PRECISION_BF16 };
+enum { PRECISION_AUTO = 0, PRECISION_F64, PRECISION_F32, PRECISION_BF16 };
 enum { FAMILY_NONE = 0, FAMILY_QWEN35 };
 enum { INIT_HF = 0, INIT_FAN_IN, INIT_MEGATRON_SCALED };
 int model_bind_run(st_model *, st_diags *);
+int model_bind_backend(st_model *, st_diags *); /* choose.c: behind it facts, ops and types are known */
 int model_bind_keys(st_model *, st_diags *);
 int model_bind_part(st_model *, const char *section, part_keys *, st_diags *);
 
@@ -213,6 +214,7 @@ struct st_model {
     st_event *lane_event[ST_LANES];
     model_graph graphs[MODEL_GRAPHS];
     st_device *device; char device_words[256];
+    const char *choice;              /* backend and precision in words */
     int64_t free_at_start;         /* bytes of the device before anything was taken; -1: it does not say        */
     st_mesh mesh;                  /* of the run; this version's has one rank                                  */
     st_groups *groups_open;

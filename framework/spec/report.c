@@ -51,7 +51,7 @@ int st_spec_fail_key(const st_spec *s, st_diags *diags, const char *section, con
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    if (v && v->origin != ST_FROM_DEFAULT) return add(s, diags, v, ST_E_CONFIG, v->column, hint, text);
+    if (v && v->file && v->origin != ST_FROM_DEFAULT) return add(s, diags, v, ST_E_CONFIG, v->column, hint, text);
     return st_spec_fail_section(s, diags, section, hint, "%s", text);
 }
 

@@ -4,7 +4,8 @@
 #define ST_SPEC_H
 #include "base/base.h"
 
-enum { ST_FROM_FILE = 1, ST_FROM_SET, ST_FROM_SUGAR, ST_FROM_DEFAULT, ST_FROM_STACK /* inherited from [stack] */ };
+enum { ST_FROM_FILE = 1, ST_FROM_SET, ST_FROM_SUGAR, ST_FROM_DEFAULT, ST_FROM_STACK /* inherited from [stack] */,
+       ST_FROM_AUTO /* the value was auto, and this is what was chosen */ };
 typedef struct st_value {
     const char *section, *key, *text; /* includes are followed and leave no value                  */
     const char *file, *line_text;     /* file as given; the raw line for carets                    */
@@ -36,6 +37,8 @@ void st_spec_take(st_spec *, const char *section, const char *key, const char *t
 /* Likewise what plugins worked out for keys marked ST_PF_FIXED that were not given, where all instances of the section
  * agree. Only for sections that one table alone is bound to. */
 void st_spec_take_worked_out(st_spec *, const char *section, const void *const *instances, int n);
+/* What was chosen for a bound key whose value, given or by default, was "auto": the resolved spec holds the choice. */
+void st_spec_settle(st_spec *, const char *section, const char *key, const char *text);
 void st_spec_mark_paths(st_spec *, const st_value *); /* the value lists paths, separated by colons */
 
 /* The resolved spec as INI: all values, defaults that were taken included, so that a later default cannot change it;

@@ -274,6 +274,18 @@ void st_spec_take(st_spec *s, const char *section, const char *key, const char *
     else s->failed = 1;
 }
 
+void st_spec_settle(st_spec *s, const char *section, const char *key, const char *text)
+{
+    const st_param name = {.key = key};
+    st_value *v = (st_value *)st_spec_current(s, section, &name);
+    const char *copy = st_arena_strdup(s->arena, text);
+
+    if (!copy) s->failed = 1;
+    if (!v || !copy) return;
+    v->text = copy;
+    v->origin = ST_FROM_AUTO;
+}
+
 void st_spec_mark_paths(st_spec *s, const st_value *v)
 {
     (void)s;

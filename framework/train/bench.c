@@ -137,6 +137,7 @@ static void print_text(const bench *b)
     double floor_seconds = b->product_flops / b->rate;
     FILE *f = b->o->out;
 
+    fprintf(f, "backend           %s\n", st_model_choice(b->run.model));
     fprintf(f, "device            %s\n", st_model_device(b->run.model));
     if (b->run.at.timing) fprintf(f, "for timing only   %s: weights of such a run mean nothing\n", b->run.at.timing);
     fprintf(f, "step              %.2f ms (median of %lld)\n", 1e3 * b->median, (long long)b->o->steps);

@@ -56,6 +56,7 @@ int st_run_prepare(st_run *r, st_diags *d)
     st_error e = {0};
 
     (void)st_train_config_bind(r->spec, &r->config, d);
+    st_run_keep_precision(r);
     (void)st_model_build(r->base, r->spec, r->options->registry, 1, &r->model, d);
     (void)open_data(r, d);
     (void)st_spec_check_unused(r->spec, d);

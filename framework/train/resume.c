@@ -208,14 +208,36 @@ static int check_resume(st_run *r, st_error *e)
                    (long long)r->config.run.steps, (long long)r->at.step);
 }
 
+static int find_output(st_run *r, st_error *e)
+{
+    r->output = r->options->output ? r->options->output : r->config.run.output;
+    if (!r->output) r->output = st_arena_printf(r->arena, "runs/%s", r->config.run.name);
+    return r->output ? ST_OK : st_fail(e, ST_E_NOMEM, "no memory for a path");
+}
+
+/* A checkpoint that cannot be read is told of by st_run_place. */
+void st_run_keep_precision(st_run *r)
+{
+    const st_value *now = st_spec_get(r->spec, "run", "precision"), *then = NULL;
+    st_diags d = {0};
+    st_error e = {0};
+    st_spec *stored = NULL;
+    char *latest = NULL;
+
+    if (!r->options->resume || (now && strcmp(now->text, "auto")) || find_output(r, &e) != ST_OK) return;
+    if (st_checkpoint_latest(r->output, r->arena, &latest, &e) != ST_OK || !latest) return;
+    if (st_checkpoint_spec(latest, NULL, 0, &stored, &d) != ST_OK) return;
+    then = st_spec_get(stored, "run", "precision");
+    if (then) (void)st_spec_put(r->spec, "run", "precision", then->text, ST_FROM_DEFAULT, now);
+    st_spec_destroy(stored);
+}
+
 int st_run_place(st_run *r, st_diags *d)
 {
     st_error e = {0};
     int rc;
 
-    r->output = r->options->output ? r->options->output : r->config.run.output;
-    if (!r->output) r->output = st_arena_printf(r->arena, "runs/%s", r->config.run.name);
-    rc = r->output ? ST_OK : st_fail(&e, ST_E_NOMEM, "no memory for a path");
+    rc = find_output(r, &e);
     if (rc == ST_OK) rc = check_writable(r->output, r->arena, &e);
     if (rc == ST_OK) rc = lock_folder(r, "r+e", &e);
     if (rc == ST_OK) rc = r->options->resume ? check_resume(r, &e) : check_new(r, &e);

@@ -36,6 +36,8 @@ void st_run_close(st_run *);
 void st_run_plan_process(const st_run *, st_process_plan *);
 /* resume.c: the folder of the run; whether a new run may begin there, or which checkpoint goes on. Makes nothing. */
 int st_run_place(st_run *, st_diags *);
+/* Of a run that goes on: where its spec leaves the precision to the machine, it is the checkpoint's. */
+void st_run_keep_precision(st_run *);
 int st_run_take_folder(st_run *, st_error *); /* makes the folder, for this process alone */
 int st_run_damaged(const st_run *, int rc, st_error *); /* adds what to do about an unusable checkpoint; -> rc */
 /* start.c: the device, the weights, then the folder. */

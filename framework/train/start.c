@@ -63,7 +63,6 @@ static int load_weights(st_run *r, st_error *e)
 
 static void log_head(st_run *r)
 {
-    static const char *const precision[] = {[ST_F64] = "f64", [ST_F32] = "f32", [ST_BF16] = "bf16"};
     const double mib = 1 << 20;
     st_process_plan plan;
     struct utsname u;
@@ -73,8 +72,8 @@ static void log_head(st_run *r)
     if (uname(&u) != 0) memset(&u, 0, sizeof u);
     st_log_write(log, 3, "train", "strata %s, %s %s", PACKAGE_VERSION, u.sysname, u.machine);
     st_log_write(log, 3, "train", "spec %s, hash %016" PRIx64, st_spec_path(r->spec), r->at.spec_hash);
-    st_log_write(log, 3, "train", "device %s, precision %s", st_model_device(r->model),
-                 precision[st_model_dtype(r->model)]);
+    st_log_write(log, 3, "train", "backend %s", st_model_choice(r->model));
+    st_log_write(log, 3, "train", "device %s", st_model_device(r->model));
     st_log_write(log, 3, "train", "pattern %s, %lld parameters trained", st_model_pattern(r->model),
                  (long long)st_model_parameters(r->model, NULL));
     st_log_write(log, 3, "train", "%d row%s of %d tokens a step", r->micros, r->micros == 1 ? "" : "s",

@@ -17,12 +17,12 @@ message() { # ID
     sed -n "s/^| \`$1\` |.* | \`\(.*\)\` | [^|]* |\$/\1/p" "$document" | sed 's/\\|/|/g'
 }
 
-# told ID COMMAND...: it fails with that message and no other, and makes no folder
+# told ID COMMAND...: on the CPU it fails with that message and no other, and makes no folder
 told() {
     want=$(message "$1")
     shift
     [ -n "$want" ] || { echo 'the document has no message'; return 1; }
-    "$@" > told.all 2>&1 && { echo 'not refused'; return 1; }
+    "$@" --set run.backend=cpu > told.all 2>&1 && { echo 'not refused'; return 1; }
     sed "s|$scratch/||g" told.all > told.out
     cat told.out
     grep -qxF -- "$want" told.out || { echo "not said: $want"; return 1; }

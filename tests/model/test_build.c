@@ -62,7 +62,7 @@ static void wrong_specs_are_refused_with_place_and_words(void **state)
     refused(STACK("-", "") MLP BATCH "images = 3\n" OPT, 12, "there is no [encoder]");
     refused(SMALL IMAGE_PARTS, 0, "an encoder needs [batch] images and patches");
     refused(STACK("-", "") MLP "[batch]\ntokens = 32\nmax_len = 33\n" OPT, 11, "max_len = 33");
-    refused("[run]\nprecision = bf16\n[stack]\nhidden = 16\nvocab = 23\npattern = -\n" MLP BATCH OPT, 2,
+    refused("[run]\nprecision = bf16\nbackend = cpu\n[stack]\nhidden = 16\nvocab = 23\npattern = -\n" MLP BATCH OPT, 2,
             "precision = bf16");
     refused(STACK("-", "nom = rms\n") MLP BATCH OPT, 7, "[stack] has no key \"nom\"");
 }

@@ -130,7 +130,7 @@ static void flops_are_megatrons(void **state)
 static void flops_of_a_layer_are_megatrons(void **state)
 {
     static const char spec[] =
-        "[run]\n[stack]\npattern = G*-E\nhidden = 1024\nvocab = 248320\n"
+        "[run]\nbackend = cpu\n[stack]\npattern = G*-E\nhidden = 1024\nvocab = 248320\n"
         "[layer.G]\nkey_heads = 16\nvalue_heads = 16\nkey_dim = 128\nvalue_dim = 128\nconv_kernel = 4\n"
         "[layer.*]\nheads = 8\nkv_heads = 2\nhead_dim = 256\n[layer.-]\nwidth = 3584\n"
         "[layer.E]\nexperts = 16\ntop_k = 2\nwidth = 512\nshared_width = 512\n"
@@ -242,7 +242,7 @@ static void compare_plan(const char *spec)
 static void a_plan_is_what_a_run_takes(void **state)
 {
     compare_plan(TEXT_MODEL TEXT_BATCH);
-    compare_plan("[run]\n[stack]\npattern = GE*E/*E\nhidden = 16\nvocab = 23\n"
+    compare_plan("[run]\nbackend = cpu\n[stack]\npattern = GE*E/*E\nhidden = 16\nvocab = 23\n"
                  "[layer.G]\nkey_heads = 2\nvalue_heads = 4\nkey_dim = 4\nvalue_dim = 4\n"
                  "[layer.*]\nheads = 4\nkv_heads = 2\nhead_dim = 8\n"
                  "[layer.E]\nexperts = 5\ntop_k = 2\nwidth = 6\nshared_width = 8\n"

@@ -266,7 +266,7 @@ static void expect_bad(fixture *f, const char *path, int64_t element, double val
 /* ---- learned positions: a table that is added to the embedding ---- */
 
 #define LEARNED(precision) \
-    "[run]\nprecision = " precision "\n[stack]\npattern = *-\nhidden = 16\nvocab = 23\n" \
+    "[run]\nbackend = cpu\nprecision = " precision "\n[stack]\npattern = *-\nhidden = 16\nvocab = 23\n" \
     "[layer.*]\nheads = 2\nkv_heads = 1\nhead_dim = 8\n[layer.-]\nwidth = 24\n[init]\nstd = 0.3\n" \
     "[position]\nplugin = learned_absolute\nmax_positions = 96\n[optimizer]\nplugin = adamw\n" TEXT_BATCH
 

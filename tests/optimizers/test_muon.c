@@ -6,7 +6,7 @@
 #include <math.h>
 
 #define MODEL(precision, more) \
-    "[run]\nprecision = " precision "\npoison = yes\n[stack]\npattern = G*-E\nhidden = 6\nvocab = 7\n" \
+    "[run]\nbackend = cpu\nprecision = " precision "\npoison = yes\n[stack]\npattern = G*-E\nhidden = 6\nvocab = 7\n" \
     "[layer.G]\nkey_heads = 1\nvalue_heads = 2\nkey_dim = 2\nvalue_dim = 2\n[layer.*]\nheads = 2\nkv_heads = 1\n" \
     "head_dim = 2\n[layer.-]\nwidth = 5\n[layer.E]\nexperts = 2\ntop_k = 1\nwidth = 7\n[position]\nplugin = rope\n" \
     "[batch]\ntokens = 32\nsequences = 4\n[optimizer]\nplugin = muon\nweight_decay = 0.1\n" more

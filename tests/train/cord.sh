@@ -8,7 +8,7 @@ cd "$scratch" || exit 99
 mkdir receipt && cp "$ST_SRCDIR/specs/cord-sample/metadata.jsonl" receipt/
 # learn OPTION...: the spec as it is, but for the size of the picture and the number of steps
 learn() {
-    "$strata" train cord-sample --set dataset.train.path=receipt --set dataset.valid.path=receipt \
+    "$strata" train cord-sample --set run.backend=cpu --set dataset.train.path=receipt --set dataset.valid.path=receipt \
         --set encoder.max_pixels=16384 --set encoder.min_pixels=16384 --set batch.tokens=448 --set batch.patches=128 \
         --set run.steps=40 "$@"
 }

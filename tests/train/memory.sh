@@ -8,7 +8,7 @@ cd "$scratch" || exit 99
 run() {
     run_out=$1
     shift
-    "$strata" train "$ST_SRCDIR/specs/receipts-tiny.ini" -o "$run_out" --set run.threads=2 --set data.cache=1MiB \
+    "$strata" train "$ST_SRCDIR/specs/receipts-tiny.ini" -o "$run_out" --set run.backend=cpu --set run.threads=2 --set data.cache=1MiB \
         --set eval.at_end=no --set eval.permute_media=no --set eval.show=0 "$@"
 }
 

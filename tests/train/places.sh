@@ -29,7 +29,7 @@ must 'none of them is set aside' test ! -e cord/bad_samples.jsonl
 must 'a sample of it is shown' exits 0 "$picture" "$strata" data show "$odd/cord.ini" --image "$odd/pictures"
 must 'with its picture' test -s "$odd/pictures/record-000000-0.png"
 sed 's/^hidden = 16/hidden = x/' micro.ini > "$odd/wrong.ini"
-must 'a mistake is told by that name' exits 1 "$odd/wrong.ini:10:10: error" "$strata" check "$odd/wrong.ini"
+must 'a mistake is told by that name' exits 1 "$odd/wrong.ini:11:10: error" "$strata" check "$odd/wrong.ini"
 
 # ---- any current folder, links ----
 here=$PWD
@@ -53,7 +53,8 @@ must 'so is one to itself' exits 1 'links/loop' "$strata" check links/loop
 full() { # HALF_KIB DIR OPTION...
     blocks=$1
     shift
-    (trap '' XFSZ && ulimit -f "$blocks" && run "$@" --set run.threads=1)
+    { (trap '' XFSZ && ulimit -f "$blocks" && run "$@" --set run.threads=1); echo $? > full.status; } 2>&1 | cat # no file, so no limit
+    return "$(cat full.status)"
 }
 trained part --set run.threads=1 --set run.steps=10 --set checkpoint.keep=9
 rm -r part/checkpoints/step-000000008 part/checkpoints/step-000000010

@@ -57,7 +57,7 @@ mkdir alone there
 cp -r a/checkpoints/step-000000010 alone/
 mkdir spec && mv micro.ini tokenizer.json spec/
 cd spec || exit 99
-described() { "$strata" check "$1" | sed '1d'; }
+described() { "$strata" check "$1" | sed '1d; s/ (auto)//'; }
 described micro.ini > ../before
 "$strata" check micro.ini --explain | sed -n '/^\[position\]/,/^$/s/ *;.*//p' > ../position
 cd .. && rm -r spec
