@@ -268,23 +268,6 @@ static int check_heads(st_model *m, st_diags *d)
     return check_depths(m, d);
 }
 
-/* Every plugin that is bound says for which groups of more than one rank it is made. */
-int model_check_mesh(st_model *m, st_diags *d)
-{
-    const st_instance *all[4 + 128] = {&m->position, &m->encoder, &m->optimizer, &m->comm};
-    int n = 4, first = ST_OK;
-
-    for (int i = 0; i < 128; i++)
-        if (m->symbols[i]) all[n++] = m->symbols[i];
-    for (int i = 0; i < n + m->n_heads; i++) {
-        const st_instance *in = i < n ? all[i] : &m->heads[i - n];
-        st_error e = {0};
-        if (!in->plugin || st_mesh_allows(&m->mesh, in->plugin, &e) == ST_OK) continue;
-        first = keep_first(first, st_spec_fail_section(m->spec, d, in->section, e.hint, "%s", e.message));
-    }
-    return first;
-}
-
 static int check_train(st_model *m, st_diags *d)
 {
     const st_instance *in[] = {&m->position, &m->encoder, &m->optimizer};
@@ -338,14 +321,6 @@ static int look_at_plugins(st_model *m, int first, st_diags *d)
     return first;
 }
 
-/* The mesh that the keys ask for; whether it can be had is asked when all parts have looked at it. */
-static void take_mesh(st_model *m)
-{
-    m->mesh.tensor.size = (int32_t)m->parallel.tensor;
-    m->mesh.context.size = (int32_t)m->parallel.context;
-    m->mesh.expert.size = (int32_t)m->parallel.expert;
-}
-
 static int build(st_model *m, st_diags *d)
 {
     int first = model_bind_run(m, d), stale;
@@ -359,8 +334,8 @@ static int build(st_model *m, st_diags *d)
     if (first == ST_OK) first = bind_shape(m, d);
     stale = model_check_keys(m, d);
     if (first != ST_OK) return look_at_plugins(m, first, d);
-    take_mesh(m);
-    first = keep_first(stale, bind_position(m, d));
+    first = keep_first(stale, model_take_mesh(m, d));
+    first = keep_first(first, bind_position(m, d));
     first = keep_first(first, build_trunk(m, d));
     if (m->trunk) {
         first = keep_first(first, bind_encoder(m, d));
@@ -373,6 +348,10 @@ static int build(st_model *m, st_diags *d)
 }
 
 int st_model_build(st_base *base, st_spec *spec, st_registry *registry, int train, st_model **out, st_diags *d)
+{ return st_model_build_for(base, spec, registry, train, 0, out, d); }
+
+int st_model_build_for(st_base *base, st_spec *spec, st_registry *registry, int train, int32_t ranks, st_model **out,
+                       st_diags *d)
 {
     st_arena *a = st_arena_create(0);
     st_model *m = a ? ST_NEW(a, st_model) : NULL;
@@ -390,6 +369,7 @@ int st_model_build(st_base *base, st_spec *spec, st_registry *registry, int trai
     m->registry = registry;
     m->arena = a;
     m->train = train;
+    m->ranks = ranks;
     m->mesh = st_mesh_single();
     rc = build(m, d);
     if (rc == ST_OK && d->errors > before) rc = ST_E_CONFIG;
@@ -422,6 +402,6 @@ const char *st_model_pattern(const st_model *m) { return m->pattern; }
 int64_t st_model_vocab(const st_model *m) { return m->stack_keys.vocab; }
 int64_t st_model_hidden(const st_model *m) { return m->stack_keys.hidden; }
 const st_row_shape *st_model_shape(const st_model *m) { return &m->shape; }
-int32_t st_model_micros(const st_model *m) { return (int32_t)m->batch_keys.rows; }
+int32_t st_model_micros(const st_model *m) { return (int32_t)m->batch_keys.rows / m->mesh.data.size; }
 const st_instance *st_model_position(const st_model *m) { return m->position.plugin ? &m->position : NULL; }
 const st_instance *st_model_encoder(const st_model *m) { return m->encoder.plugin ? &m->encoder : NULL; }

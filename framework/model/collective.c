@@ -65,19 +65,52 @@ static int launch(model_run *r, uint32_t what, st_comm *c, const st_tensor *send
     }
 }
 
-int model_collective(st_step *s, uint32_t what, uint32_t group, const st_tensor *send, const st_tensor *recv)
+/* ---- what planning counts ---- */
+
+/* Bytes that one rank sends to its neighbour in a ring. block: of one rank, or all of it for a reduction. */
+static double ring_bytes(uint32_t what, int32_t ranks, double block)
 {
-    static const char *const names[] = {"",           "all_gather",     "reduce_scatter",
-                                        "all_reduce", "all_reduce_max", "all_to_all"};
+    int reduces = what == ST_ALL_REDUCE || what == ST_ALL_REDUCE_MAX;
+
+    return reduces ? 2 * block * (ranks - 1) / ranks : block * (ranks - 1);
+}
+
+static void count_traffic(const model_run *r, uint32_t what, uint32_t group, int32_t ranks, double block)
+{
+    model_traffic *t = r->m->traffic_now ? &r->m->traffic_now[group][what] : NULL;
+
+    if (!t || ranks < 2) return;
+    t->calls++;
+    t->bytes += ring_bytes(what, ranks, block);
+}
+
+static const char *const names[MODEL_CALLS] = {
+    "", "all_gather", "reduce_scatter", "all_reduce", "all_reduce_max", "all_to_all", "exchange"};
+
+bool st_model_traffic(const st_model *m, int i, st_traffic *out)
+{
+    for (uint32_t g = 0; g < ST_G_COUNT; g++)
+        for (int what = 0; what < MODEL_CALLS; what++) {
+            const model_traffic *row = &m->traffic[0][g][what], *end = &m->traffic[1][g][what];
+            double rows = st_model_micros(m);
+            if (row->calls + end->calls == 0 || i-- > 0) continue;
+            *out = (st_traffic){st_group_name(g), names[what], st_mesh_size(&m->mesh, g),
+                                rows * (double)row->calls + (double)end->calls, rows * row->bytes + end->bytes};
+            return true;
+        }
+    return false;
+}
+
+/* ---- calls ---- */
+
+int model_collect(st_step *s, uint32_t what, uint32_t group, const st_tensor *send, const st_tensor *recv)
+{
     model_run *r = run_of(s);
     int64_t n_send = elements(send), n_recv = elements(recv), n;
-    int reduces = what == ST_ALL_REDUCE || what == ST_ALL_REDUCE_MAX;
     int32_t ranks;
     st_comm *comm;
 
     if (s->status != ST_OK) return s->status;
-    if (what < ST_ALL_GATHER || what > ST_ALL_TO_ALL)
-        return model_fail(r->m, ST_E_INTERNAL, "collective %u does not exist", what);
     ST_TRY(find_group(r, group, &ranks, &comm));
     if (n_send < 0 || n_recv < 0)
         return model_fail(r->m, ST_E_SHAPE, "%s: %s is absent or does not lie in one piece", names[what],
@@ -85,14 +118,25 @@ int model_collective(st_step *s, uint32_t what, uint32_t group, const st_tensor 
     if (send->dtype != recv->dtype)
         return model_fail(r->m, ST_E_SHAPE, "%s: send is of type %d, recv of type %d", names[what], send->dtype,
                           recv->dtype);
-    if (send->data == recv->data && !reduces)
-        return model_fail(r->m, ST_E_SHAPE, "%s: send and recv are the same memory", names[what]);
     n = count_of(what, ranks, n_send, n_recv);
     if (n < 0)
         return model_fail(r->m, ST_E_SHAPE, "%s over the %d ranks of group %s: send has %lld elements, recv %lld",
                           names[what], ranks, st_group_name(group), (long long)n_send, (long long)n_recv);
+    count_traffic(r, what, group, ranks, (double)n * (double)st_dtype_size(send->dtype));
     if (ranks == 1 && !r->m->facts.host_memory) return ST_LAUNCH(s, names[what], copy_alone(r, send, recv, n));
     return ST_LAUNCH(s, names[what], launch(r, what, comm, send, recv, n));
+}
+
+int model_collective(st_step *s, uint32_t what, uint32_t group, const st_tensor *send, const st_tensor *recv)
+{
+    int reduces = what == ST_ALL_REDUCE || what == ST_ALL_REDUCE_MAX;
+
+    if (s->status != ST_OK) return s->status;
+    if (what < ST_ALL_GATHER || what > ST_ALL_TO_ALL)
+        return model_fail(run_of(s)->m, ST_E_INTERNAL, "collective %u does not exist", what);
+    if (send && recv && send->data && send->data == recv->data && !reduces)
+        return model_fail(run_of(s)->m, ST_E_SHAPE, "%s: send and recv are the same memory", names[what]);
+    return model_collect(s, what, group, send, recv);
 }
 
 int model_exchange(st_step *s, uint32_t group, const st_blocks *b)
@@ -103,5 +147,7 @@ int model_exchange(st_step *s, uint32_t group, const st_blocks *b)
 
     if (s->status != ST_OK) return s->status;
     ST_TRY(find_group(r, group, &ranks, &comm));
+    count_traffic(r, MODEL_CALLS - 1, group, ranks,
+                  (double)b->send.dim[0] / ranks * (double)b->send.dim[1] * (double)st_dtype_size(b->send.dtype));
     return ST_LAUNCH(s, "exchange", r->m->comm_ops.exchange(comm, s->q, b));
 }

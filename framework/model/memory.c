@@ -3,8 +3,6 @@
 #include "model/private.h"
 #include <string.h>
 
-enum { GROUP_UNIT = 64 }; /* weights of a group start at multiples of GROUP_UNIT elements */
-
 /* ---- where things lie ---- */
 
 static size_t place(size_t *at, size_t bytes)
@@ -14,40 +12,38 @@ static size_t place(size_t *at, size_t bytes)
     return here;
 }
 
-/* Members of a group in a row, at the same element offsets in weights, gradients and states. */
-static void place_group(st_model *m, int32_t g, size_t *weights, size_t *grads, size_t *states)
+/* Members of a group, at the same element offsets in weights, gradients and states; of these a rank has its share. */
+static int place_group(st_model *m, int32_t g, size_t *weights, size_t *grads, size_t *states)
 {
     opt_group *o = &m->groups[g];
-    size_t acc = st_dtype_size(m->acc_dtype), own = st_dtype_size(o->dtype), n;
+    size_t acc = st_dtype_size(m->acc_dtype), own = st_dtype_size(o->dtype), n, share;
 
-    o->count = 0;
-    for (int32_t i = 0; i < m->n_weights; i++)
-        if (m->weights[i]->group == g)
-            o->count += (m->weights[i]->pub.count + GROUP_UNIT - 1) / GROUP_UNIT * GROUP_UNIT;
+    ST_TRY(model_share_group(m, g));
     n = (size_t)o->count;
+    share = (size_t)o->share;
     o->at = place(weights, n * own);
     o->grad_at = place(grads, n * acc);
-    if (o->dtype != m->acc_dtype) o->master_at = place(states, n * acc);
+    if (o->dtype != m->acc_dtype) o->master_at = place(states, share * acc);
     for (int s = 0; s < o->class_.n_state; s++)
-        o->state_at[s] = place(states, n * st_dtype_size(o->class_.state[s].dtype));
-    n = 0;
+        o->state_at[s] = place(states, share * st_dtype_size(o->class_.state[s].dtype));
     for (int32_t i = 0; i < m->n_weights; i++) {
         model_weight *w = m->weights[i];
+        size_t all = (size_t)w->offset, mine = (size_t)(w->offset - o->first);
         if (w->group != g) continue;
-        w->at = o->at + n * own;
-        w->grad_at = o->grad_at + n * acc;
-        w->master_at = o->master_at + n * acc;
+        w->at = o->at + all * own;
+        w->grad_at = o->grad_at + all * acc;
+        w->master_at = o->master_at + mine * acc;
         for (int s = 0; s < o->class_.n_state; s++)
-            w->state_at[s] = o->state_at[s] + n * st_dtype_size(o->class_.state[s].dtype);
-        n += (size_t)((w->pub.count + GROUP_UNIT - 1) / GROUP_UNIT * GROUP_UNIT);
+            w->state_at[s] = o->state_at[s] + mine * st_dtype_size(o->class_.state[s].dtype);
     }
+    return ST_OK;
 }
 
-static void place_weights(st_model *m)
+static int place_weights(st_model *m)
 {
     size_t weights = 0, grads = 0, states = 0;
 
-    for (int32_t g = 0; g < m->n_groups; g++) place_group(m, g, &weights, &grads, &states);
+    for (int32_t g = 0; g < m->n_groups; g++) ST_TRY(place_group(m, g, &weights, &grads, &states));
     for (int32_t i = 0; i < m->n_weights; i++) {
         model_weight *w = m->weights[i];
         if (w->group < 0) w->at = place(&weights, (size_t)w->pub.count * st_dtype_size(w->pub.dtype));
@@ -55,6 +51,7 @@ static void place_weights(st_model *m)
     m->weight_block.bytes = weights;
     m->grad_block.bytes = grads;
     m->state_block.bytes = states;
+    return ST_OK;
 }
 
 static bool summed_with(const model_accum *a, const model_stack *stack)
@@ -125,7 +122,7 @@ int model_layout(st_model *m)
 {
     mem_block *all[] = {&m->weight_block, &m->grad_block, &m->state_block, &m->row_block, &m->cell_block};
 
-    place_weights(m);
+    ST_TRY(place_weights(m));
     place_cells(m);
     place_rows(m);
     m->staging.bytes = m->row_bytes > MODEL_STAGING ? m->row_bytes : MODEL_STAGING;

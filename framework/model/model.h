@@ -6,6 +6,7 @@
 #ifndef ST_MODEL_H
 #define ST_MODEL_H
 #include "model/row.h"
+#include "parallel/groups.h"
 #include "plugin/registry.h"
 #include <strata/backend.h>
 #include <strata/comm.h>
@@ -17,9 +18,12 @@ typedef struct st_model st_model;
 /* Binds [run] precision and backend, [stack], [layer.*], [position], [encoder], [head.*], [batch], [recompute],
  * [optimizer], [part.*]. Every mistake goes to diags. train 0: no gradients, no optimizer. */
 int st_model_build(st_base *, st_spec *, st_registry *, int train, st_model **, st_diags *);
+/* For a plan of so many ranks, seen by the first of them: more than one are not opened. */
+int st_model_build_for(st_base *, st_spec *, st_registry *, int train, int32_t ranks, st_model **, st_diags *);
 void st_model_destroy(st_model *);
 int st_model_plan(st_model *, st_error *);
 int st_model_open(st_model *, st_error *);
+const st_mesh *st_model_mesh(const st_model *);
 const char *st_model_backend(const st_model *);   /* "cpu" */
 const char *st_model_choice(const st_model *);    /* "cpu (auto: not cuda, ...), f32 (auto)"            */
 const char *st_model_device(const st_model *);    /* words for logs: "cpu, 2 threads, openblas ..." */
@@ -30,7 +34,7 @@ int64_t st_model_hidden(const st_model *);
 
 /* What the data path needs. */
 const st_row_shape *st_model_shape(const st_model *);
-int32_t st_model_micros(const st_model *);        /* rows per optimizer step ([batch] rows) */
+int32_t st_model_micros(const st_model *);        /* rows per optimizer step of this rank: its share of [batch] rows */
 const st_instance *st_model_position(const st_model *); /* NULL: none */
 const st_instance *st_model_encoder(const st_model *);  /* NULL: text only */
 
@@ -141,6 +145,11 @@ double st_model_gemm_flops(const st_model *);     /* of these, matrix products  
  * need not say theirs. */
 typedef struct st_layer_cost { double megatron, formula, counted; } st_layer_cost;
 int st_model_costs(st_model *, const st_row_stats *, st_layer_cost *out, st_error *);
+/* What a rank sends in a step by collectives of one kind over one group of more than one rank, in bytes as a ring sends
+ * them: (n - 1)/n of what is gathered or scattered, twice that for an all-reduce. Counted by planning where they are
+ * called; an exchange counts its whole blocks. */
+typedef struct st_traffic { const char *group, *call; int32_t ranks; double calls, bytes; } st_traffic;
+bool st_model_traffic(const st_model *, int i, st_traffic *); /* i from 0; false: there are no more */
 typedef struct st_op_time {
     const char *name; double seconds, flops, bytes; int64_t calls;
     int32_t product;               /* 1: a matrix product or made of them, counted in st_model_gemm_flops     */

@@ -13,6 +13,7 @@ framework_libstrata_la_SOURCES += \
   framework/model/keys.c \
   framework/model/linear.c \
   framework/model/memory.c \
+  framework/model/mesh.c \
   framework/model/names.c \
   framework/model/optim.c \
   framework/model/pack.c \
@@ -24,6 +25,7 @@ framework_libstrata_la_SOURCES += \
   framework/model/rows.c \
   framework/model/rules.c \
   framework/model/services.c \
+  framework/model/shares.c \
   framework/model/stack.c \
   framework/model/step.c \
   framework/model/step_api.c \

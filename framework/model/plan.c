@@ -12,15 +12,19 @@ static int plan_pass(st_model *m, int pass, int mode)
     m->keep.high = m->scratch.high = 0;
     model_begin_step(m, mode, 1);
     m->counting = pass == PLAN_PEAKS && (mode == ST_TRAIN) == (m->train != 0);
+    m->traffic_now = m->counting ? m->traffic[0] : NULL;
     model_micro(m, mode, 0);
+    m->traffic_now = m->counting ? m->traffic[1] : NULL;
     m->counting = 0;
     if (mode == ST_TRAIN) {
+        model_sum_gradients(m);
         model_sums(m);
         model_finish_step(m);
         model_update(m);
     }
     if (m->keep.high > m->peak_keep) m->peak_keep = m->keep.high;
     if (m->scratch.high > m->peak_scratch) m->peak_scratch = m->scratch.high;
+    m->traffic_now = NULL;
     m->run.planning = PLAN_NO;
     return m->run.s.status;
 }

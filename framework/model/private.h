@@ -27,7 +27,7 @@ typedef struct stack_keys {
     int32_t norm, tie_embeddings, family;
     double norm_eps;
 } stack_keys;
-typedef struct parallel_keys { int64_t tensor, context, expert, pipeline; } parallel_keys;
+typedef struct parallel_keys { int64_t tensor, context, expert, pipeline, zero; } parallel_keys;
 typedef struct batch_keys { int64_t tokens, rows, sequences, max_len, images, patches, logits; int32_t patch_values;
                            } batch_keys;
 typedef struct recompute_keys { const char *full, *drop; } recompute_keys;
@@ -75,6 +75,8 @@ typedef struct model_weight {
     st_weight decl;                /* init, a, b, fill                                                       */
     int32_t trains;                /* has a gradient in this run                                             */
     int32_t group;                 /* of the optimizer; -1: none                                             */
+    int64_t offset;                /* elements into the ranges of its group                                  */
+    int32_t owner;                 /* rank of group data that updates it as a matrix                         */
     size_t at, grad_at;            /* bytes into the blocks                                                  */
     size_t master_at;              /* into state_block, when model_has_master()                              */
     size_t state_at[4];
@@ -114,10 +116,10 @@ typedef struct opt_group {
     st_opt_class class_;
     double decay, lr_scale;
     int32_t dtype;
-    int64_t count;                 /* elements with padding                                                  */
+    int64_t count, share, first;   /* elements with padding; of them this rank updates [first, first + share) */
     size_t at, grad_at, master_at, state_at[4];
     size_t hyper_at;
-    st_opt_unit unit;              /* all of it: one update where the class says flat, and sums              */
+    st_opt_unit unit;              /* the share: one update where the class says flat, and sums              */
 } opt_group;
 typedef struct matrix_unit { st_opt_unit unit; st_weight_info info; } matrix_unit; /* one section of one weight */
 
@@ -138,6 +140,8 @@ typedef struct context {           /* who is running; saved on entry of a nested
 } context;
 
 enum { PLAN_NO = 0, PLAN_COUNT, PLAN_PEAKS };
+enum { MODEL_CALLS = ST_ALL_TO_ALL + 2 }; /* collectives by number, then st_exchange */
+typedef struct model_traffic { int64_t calls; double bytes; } model_traffic;
 typedef struct model_run {         /* the step that runs */
     st_step s;                     /* must be first: callbacks get st_step * */
     st_model *m;
@@ -163,7 +167,7 @@ typedef struct run_queue { st_queue q; model_run *run; } run_queue; /* q first: 
 /* ---- the model ---- */
 struct st_model {
     st_base *base; st_spec *spec; st_registry *registry; st_arena *arena;
-    int32_t train;
+    int32_t train, ranks;          /* ranks: to plan for; 0: those of a run                                      */
     run_keys run_keys; stack_keys stack_keys; batch_keys batch_keys; recompute_keys recompute; decay_keys decay;
     init_keys init; parallel_keys parallel;
     int32_t dtype, acc_dtype;
@@ -216,12 +220,14 @@ struct st_model {
     st_device *device; char device_words[256];
     const char *choice;              /* backend and precision in words */
     int64_t free_at_start;         /* bytes of the device before anything was taken; -1: it does not say        */
-    st_mesh mesh;                  /* of the run; this version's has one rank                                  */
+    st_mesh mesh;                  /* of the run or the plan; what can be opened has one rank                  */
     st_groups *groups_open;
     st_error error;
     int32_t planned, allocated, opened;
 
     double flops, gemm_flops; int32_t counting;
+    model_traffic traffic[2][ST_G_COUNT][MODEL_CALLS]; /* of a row, and of the end of a step                     */
+    model_traffic (*traffic_now)[MODEL_CALLS];         /* what planning adds to; NULL: it does not count         */
     st_op_time *times; int32_t n_times, cap_times, profile;
     struct model_timer *timers; int32_t n_timers; /* launches of which no time was added yet */
     st_probe_fn probe; void *probe_ctx; double *probe_values; int64_t probe_cap;
@@ -241,8 +247,12 @@ int model_bind_recompute(st_model *, st_diags *);
 int model_check_symbols(st_model *, st_diags *);
 void model_look_at_symbols(st_model *, const char *const *sections, int n, st_diags *);
 int model_make_layers(st_model *);
-int model_check_mesh(st_model *, st_diags *); /* may every part run on the mesh? */
 bool model_in_pattern(const st_model *, const model_part *);
+
+/* mesh.c */
+int model_take_mesh(st_model *, st_diags *);
+int model_check_mesh(st_model *, st_diags *); /* may every part run on it? */
+bool model_has_experts(const st_model *, const st_instance *); /* NULL: any */
 
 /* rules.c */
 int model_check_keys(st_model *, st_diags *);  /* before anything is bound */
@@ -323,6 +333,15 @@ void model_queues(st_model *);
 /* collective.c */
 int model_collective(st_step *, uint32_t what, uint32_t group, const st_tensor *send, const st_tensor *recv);
 int model_exchange(st_step *, uint32_t group, const st_blocks *);
+/* The host's own: all-gather and reduce-scatter may be in place, the rank's block where it lies in the whole. */
+int model_collect(st_step *, uint32_t what, uint32_t group, const st_tensor *send, const st_tensor *recv);
+
+/* shares.c */
+int model_share_group(st_model *, int32_t group); /* places its weights, cuts it */
+bool model_updates(const st_model *, const model_weight *); /* is this rank's to update, of a group of matrices */
+int model_sum_gradients(st_model *);
+int model_sum_squares(st_model *);
+int model_gather_weights(st_model *);
 
 /* services.c */
 int model_embed(st_step *, int32_t depth, const st_tensor *out);

@@ -94,34 +94,40 @@ static bool any_refused(const st_model *m)
     return false;
 }
 
-static bool has_experts(const st_model *m)
-{
-    for (int32_t i = 0; i < m->n_weights; i++)
-        for (int k = 0; k < m->weights[i]->pub.nd; k++)
-            if (m->weights[i]->decl.cut[k] == ST_G_EXPERT) return true;
-    return false;
-}
-
 static int refuse_ranks(st_model *m, const char *key, int64_t ranks, const char *hint, const char *why, st_diags *d)
 {
-    return ranks > 1 ? st_spec_fail_key(m->spec, d, "parallel", key, hint, "[parallel] %s = %lld: %s", key,
-                                        (long long)ranks, why)
-                     : ST_OK;
+    return ranks > 1 && why ? st_spec_fail_key(m->spec, d, "parallel", key, hint, "[parallel] %s = %lld: %s", key,
+                                               (long long)ranks, why)
+                            : ST_OK;
 }
 
-/* A group of more than one rank needs something to cut, and a transport that joins so many. */
+/* What is gathered or given away while the model runs would have to be gathered or given away layer by layer. */
+static int check_zero(st_model *m, st_diags *d)
+{
+    static const char *const why[] = {
+        [2] = "gradients stay whole on every rank: nothing sums up those of a layer while backward goes on",
+        [3] = "weights stay whole on every rank: nothing gathers those of a layer before it runs"};
+    int64_t zero = m->parallel.zero;
+
+    return zero < 2 ? ST_OK
+                    : st_spec_fail_key(m->spec, d, "parallel", "zero", "zero = 1 shares out the optimizer's state",
+                                       "[parallel] zero = %lld: %s", (long long)zero, why[zero]);
+}
+
+/* A group of more than one rank needs something to cut, and in a run a transport that joins so many. */
 static int check_ranks(st_model *m, st_diags *d)
 {
     const parallel_keys *k = &m->parallel;
-    const char *why = st_arena_printf(m->arena, "comm %s joins 1 rank", m->comm.plugin->name), *hint = "leave it at 1";
+    const char *joins = st_arena_printf(m->arena, "comm %s joins 1 rank", m->comm.plugin->name);
+    const char *why = m->ranks ? NULL : joins, *hint = "leave it at 1";
     int rc[4] = {ST_OK, ST_OK, ST_OK, ST_OK};
 
-    if (!why) return ST_E_NOMEM;
+    if (!joins) return ST_E_NOMEM;
     rc[0] = refuse_ranks(m, "tensor", k->tensor, hint, why, d);
     rc[1] = refuse_ranks(m, "context", k->context, hint, why, d);
     if (!any_refused(m)) /* else the layer with experts may be missing, or has told already that they do not divide */
-        rc[2] =
-            refuse_ranks(m, "expert", k->expert, hint, has_experts(m) ? why : "no layer has experts to share out", d);
+        rc[2] = refuse_ranks(m, "expert", k->expert, hint,
+                             model_has_experts(m, NULL) ? why : "no layer has experts to share out", d);
     rc[3] = refuse_ranks(m, "pipeline", k->pipeline, "cut by tensor, context or expert instead",
                          "stages of a pipeline are not offered: nothing sends between them, no schedule interleaves "
                          "their rows, and no '|' of the pattern is taken",
@@ -133,6 +139,9 @@ static int check_ranks(st_model *m, st_diags *d)
 
 int model_check_rules(st_model *m, st_diags *d)
 {
-    int rc = check_family(m, d), ranks = m->comm.plugin ? check_ranks(m, d) : ST_OK;
-    return rc != ST_OK ? rc : ranks;
+    int rc[] = {check_family(m, d), check_zero(m, d), m->comm.plugin ? check_ranks(m, d) : ST_OK};
+
+    for (size_t i = 0; i < ST_COUNT(rc); i++)
+        if (rc[i] != ST_OK) return rc[i];
+    return ST_OK;
 }

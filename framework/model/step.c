@@ -207,7 +207,7 @@ int model_sums(st_model *m)
         st_tensor cell = model_cell(m, m->sumsq_at + (size_t)i * acc, 1);
         ST_OP(s, sumsq, &m->groups[i].unit.grad, 1.0, &cell);
     }
-    return s->status;
+    return model_sum_squares(m);
 }
 
 int model_finish_step(st_model *m)
@@ -236,7 +236,7 @@ int model_update(st_model *m)
                                   : m->run.s.status;
     if (rc != ST_OK) model_fail(m, rc, "the update failed (%s)", st_code_name(rc));
     model_leave(m, &saved);
-    return m->run.s.status;
+    return model_gather_weights(m);
 }
 
 /* Counts of the whole step are known before its first forward. */
@@ -273,6 +273,7 @@ static int run_micros(st_model *m, const st_packed_row *const *rows, int32_t mic
         ST_TRY(model_row_upload(m, rows[i], e));
         model_pass(m, i, micros);
     }
+    model_sum_gradients(m);
     return model_end(m, e);
 }
 

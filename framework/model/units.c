@@ -11,19 +11,20 @@ static st_tensor flat(char *base, size_t at, int32_t dtype, int64_t n)
     return t;
 }
 
-/* All weights of a group side by side, with what lies between them. */
+/* The share of a group, weights side by side with what lies between them. */
 static void make_range(st_model *m, opt_group *g)
 {
     st_opt_unit *u = &g->unit;
+    size_t first = (size_t)g->first;
 
     u->size = sizeof *u;
     u->rule = g->class_.rule;
-    u->weight = u->master = flat(m->weight_block.base, g->at, g->dtype, g->count);
-    if (g->dtype != m->acc_dtype) u->master = flat(m->state_block.base, g->master_at, m->acc_dtype, g->count);
-    u->grad = flat(m->grad_block.base, g->grad_at, m->acc_dtype, g->count);
+    u->weight = u->master = flat(m->weight_block.base, g->at + first * st_dtype_size(g->dtype), g->dtype, g->share);
+    if (g->dtype != m->acc_dtype) u->master = flat(m->state_block.base, g->master_at, m->acc_dtype, g->share);
+    u->grad = flat(m->grad_block.base, g->grad_at + first * st_dtype_size(m->acc_dtype), m->acc_dtype, g->share);
     for (int s = 0; s < 4; s++)
         u->state[s] = s < g->class_.n_state
-                          ? flat(m->state_block.base, g->state_at[s], g->class_.state[s].dtype, g->count)
+                          ? flat(m->state_block.base, g->state_at[s], g->class_.state[s].dtype, g->share)
                           : st_absent();
     u->hyper = flat(m->cell_block.base, g->hyper_at, m->acc_dtype, m->optimizer_ops.n_hyper);
 }
@@ -82,6 +83,12 @@ static void make_matrix(st_model *m, const model_weight *w, int32_t section, mat
     }
 }
 
+/* One that this rank updates as a whole. */
+static bool is_matrix(const st_model *m, const model_weight *w)
+{
+    return w->group >= 0 && m->groups[w->group].class_.place == ST_PLACE_MATRIX && model_updates(m, w);
+}
+
 static int32_t count_units(const st_model *m)
 {
     int32_t n = 0;
@@ -89,7 +96,7 @@ static int32_t count_units(const st_model *m)
     for (int32_t i = 0; i < m->n_groups; i++) n += m->groups[i].class_.place == ST_PLACE_FLAT;
     for (int32_t i = 0; i < m->n_weights; i++) {
         const model_weight *w = m->weights[i];
-        if (w->group >= 0 && m->groups[w->group].class_.place == ST_PLACE_MATRIX) n += sections_of(w);
+        if (is_matrix(m, w)) n += sections_of(w);
     }
     return n;
 }
@@ -110,7 +117,7 @@ int model_make_units(st_model *m)
     }
     for (int32_t i = 0; i < m->n_weights; i++) {
         const model_weight *w = m->weights[i];
-        if (w->group < 0 || m->groups[w->group].class_.place != ST_PLACE_MATRIX) continue;
+        if (!is_matrix(m, w)) continue;
         for (int32_t s = 0; s < sections_of(w); s++, k++) {
             make_matrix(m, w, s, &m->matrices[k]);
             m->units[n++] = &m->matrices[k].unit;

@@ -34,25 +34,38 @@ int32_t st_mesh_size(const st_mesh *m, uint32_t group)
     }
 }
 
-int st_mesh_allows(const st_mesh *m, const st_plugin *p, st_error *e)
+static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+
+int st_mesh_cut(int64_t ranks, int64_t context, int64_t tensor, int64_t expert, st_mesh *out, st_error *e)
+{
+    int64_t media = context * tensor;
+
+    *out = st_mesh_single();
+    if (ranks < 1 || ranks > INT32_MAX) return st_fail(e, ST_E_CONFIG, "%lld ranks", (long long)ranks);
+    if (ranks % media)
+        return st_fail(e, ST_E_CONFIG, "[parallel] context = %lld x tensor = %lld do not divide %lld rank%s",
+                       (long long)context, (long long)tensor, (long long)ranks, plural(ranks));
+    if (ranks % expert)
+        return st_fail(e, ST_E_CONFIG, "[parallel] expert = %lld does not divide %lld rank%s", (long long)expert,
+                       (long long)ranks, plural(ranks));
+    out->data.size = (int32_t)(ranks / media);
+    out->context.size = (int32_t)context;
+    out->tensor.size = (int32_t)tensor;
+    out->expert.size = (int32_t)expert;
+    out->media.size = (int32_t)media;
+    return ST_OK;
+}
+
+const char *st_mesh_lacks(const st_mesh *m, uint32_t group, const st_plugin *p)
 {
     static const struct {
         uint64_t cap;
-        uint32_t group;
         const char *name;
-    } need[] = {{ST_CAP_TENSOR, ST_G_TENSOR, "ST_CAP_TENSOR"},
-                {ST_CAP_CONTEXT, ST_G_CONTEXT, "ST_CAP_CONTEXT"},
-                {ST_CAP_EXPERT, ST_G_EXPERT, "ST_CAP_EXPERT"}};
+    } need[ST_G_COUNT] = {[ST_G_CONTEXT] = {ST_CAP_CONTEXT, "ST_CAP_CONTEXT"},
+                          [ST_G_TENSOR] = {ST_CAP_TENSOR, "ST_CAP_TENSOR"},
+                          [ST_G_EXPERT] = {ST_CAP_EXPERT, "ST_CAP_EXPERT"}};
 
-    for (size_t i = 0; i < ST_COUNT(need); i++) {
-        int32_t ranks = st_mesh_size(m, need[i].group);
-        if (ranks <= 1 || p->caps & need[i].cap) continue;
-        st_fail(e, ST_E_UNSUPPORTED, "plugin %s cannot run with the %d ranks of group %s: it lacks %s", p->name, ranks,
-                st_group_name(need[i].group), need[i].name);
-        st_error_hint(e, "a %s group of one rank, or another plugin", st_group_name(need[i].group));
-        return ST_E_UNSUPPORTED;
-    }
-    return ST_OK;
+    return group < ST_G_COUNT && st_mesh_size(m, group) > 1 && need[group].cap & ~p->caps ? need[group].name : NULL;
 }
 
 /* A single process needs no meeting point: it gathers from itself. */

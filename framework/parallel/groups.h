@@ -7,15 +7,17 @@
 #include <strata/comm.h>
 
 typedef struct st_groups st_groups;
-/* A mesh of ranks: how many divide the data, a row's tokens, a layer's width, the experts. Their product is the
- * world. */
+/* A mesh of ranks: data x context x tensor are all of them. Experts are divided over a cut of all, and media is
+ * context x tensor. */
 typedef struct st_mesh { st_axis data, context, tensor, expert, media; } st_mesh;
 
 st_mesh st_mesh_single(void); /* one rank, member of every group */
 const char *st_group_name(uint32_t group); /* "tensor" */
 int32_t st_mesh_size(const st_mesh *, uint32_t group); /* ranks of a group; 0: it does not exist */
-/* A plugin runs with a group of more than one rank only if it says so (ST_CAP_TENSOR, _CONTEXT, _EXPERT). */
-int st_mesh_allows(const st_mesh *, const st_plugin *, st_error *);
+/* The mesh of so many ranks, seen by rank 0: data is what the other axes leave. */
+int st_mesh_cut(int64_t ranks, int64_t context, int64_t tensor, int64_t expert, st_mesh *, st_error *);
+/* A plugin runs with a group of more than one rank only if it says so. -> what it lacks, "ST_CAP_TENSOR"; NULL: nothing */
+const char *st_mesh_lacks(const st_mesh *, uint32_t group, const st_plugin *);
 /* Opens the transport and makes every group of the mesh. ops, self: an instance of a comm plugin. */
 int st_groups_open(const st_host *, const st_comm_ops *, void *self, const st_mesh *, st_device *, st_groups **,
                    st_error *);

@@ -108,6 +108,8 @@ rule parallel-context 's/^\[tokenizer\]/[parallel]\ncontext = 2\n&/'
 rule parallel-expert 's/^\[tokenizer\]/[parallel]\nexpert = 2\n&/'
 rule expert-divide 's/^\[tokenizer\]/[parallel]\nexpert = 3\n&/'
 rule expert-none 's/G-\*E/G-*-/; /^\[layer.E\]/,/^width/d; s/^\[tokenizer\]/[parallel]\nexpert = 2\n&/'
+rule zero-gradients 's/^\[tokenizer\]/[parallel]\nzero = 2\n&/'
+rule zero-weights 's/^\[tokenizer\]/[parallel]\nzero = 3\n&/'
 rule pipeline 's/^\[tokenizer\]/[parallel]\npipeline = 2\n&/'
 
 # ---- text ----

@@ -8,7 +8,9 @@ void need_ok(int rc, const st_error *e)
     if (rc != ST_OK) fail_msg("%s (%s)", e->message, st_code_name(rc));
 }
 
-fixture *fixture_build(const char *text, int train, st_diags *d)
+fixture *fixture_build(const char *text, int train, st_diags *d) { return fixture_build_for(text, train, 0, d); }
+
+fixture *fixture_build_for(const char *text, int train, int32_t ranks, st_diags *d)
 {
     fixture *f = calloc(1, sizeof *f);
     const char *dirs[2];
@@ -21,7 +23,7 @@ fixture *fixture_build(const char *text, int train, st_diags *d)
     dirs[1] = st_arena_printf(f->arena, "%s/tests/model/parts/.libs", getenv("ST_BUILDDIR"));
     rc = st_spec_parse("test.ini", text, strlen(text), ".", &f->spec, d);
     if (rc == ST_OK) rc = st_registry_open(f->base, &search, &f->registry, d);
-    if (rc == ST_OK) rc = st_model_build(f->base, f->spec, f->registry, train, &f->model, d);
+    if (rc == ST_OK) rc = st_model_build_for(f->base, f->spec, f->registry, train, ranks, &f->model, d);
     if (rc == ST_OK) rc = st_spec_check_unused(f->spec, d);
     if (rc == ST_OK) return f;
     fixture_close(f);

@@ -46,6 +46,7 @@ typedef struct fixture {
 
 /* Builds; mistakes go to diags. NULL when it was refused. */
 fixture *fixture_build(const char *spec, int train, st_diags *);
+fixture *fixture_build_for(const char *spec, int train, int32_t ranks, st_diags *); /* st_model_build_for */
 /* Builds, plans, opens, initialises; any failure fails the test. */
 fixture *fixture_open(const char *spec, int train);
 void fixture_close(fixture *);

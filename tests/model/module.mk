@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 model_tests = tests/model/test_build tests/model/test_experts tests/model/test_family tests/model/test_groups tests/model/test_images tests/model/test_older \
-  tests/model/test_step tests/model/test_wrong
+  tests/model/test_shares tests/model/test_step tests/model/test_wrong
 model_fixture = tests/model/fixture.c tests/model/fixture.h
 if HAVE_CMOCKA
 check_PROGRAMS += $(model_tests)
@@ -23,6 +23,9 @@ tests_model_test_images_LDADD = $(TEST_LIBS)
 tests_model_test_older_SOURCES = tests/model/test_older.c $(model_fixture)
 tests_model_test_older_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_model_test_older_LDADD = $(TEST_LIBS)
+tests_model_test_shares_SOURCES = tests/model/test_shares.c $(model_fixture)
+tests_model_test_shares_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_model_test_shares_LDADD = $(TEST_LIBS)
 tests_model_test_step_SOURCES = tests/model/test_step.c $(model_fixture)
 tests_model_test_step_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_model_test_step_LDADD = $(TEST_LIBS)

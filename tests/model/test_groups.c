@@ -88,25 +88,102 @@ static void a_mesh_without_ranks_is_not_opened(void **state)
     fixture_close(f);
 }
 
+static void mesh_refused(st_model *m, const char *words)
+{
+    st_diags d = {0};
+
+    assert_int_equal(model_check_mesh(m, &d), ST_E_CONFIG);
+    assert_int_equal(d.errors, 1);
+    assert_string_equal(d.item[0].error.message, words);
+}
+
+/* The host is asked last: it has nothing to say where a plugin is not made for it. */
 static void plugins_say_for_which_groups_they_are_made(void **state)
 {
     fixture *f = built(SPEC("", ""));
-    st_diags d = {0}, c = {0};
+    st_model *m = f->model;
+    st_plugin able = *m->symbols['-']->plugin, head = *m->heads[0].plugin;
+    st_diags d = {0};
 
-    assert_int_equal(model_check_mesh(f->model, &d), ST_OK);
-    f->model->mesh.tensor.size = 2; /* grouped and self say so; swiglu and the head do not */
-    assert_int_equal(model_check_mesh(f->model, &d), ST_E_CONFIG);
-    assert_int_equal(d.errors, 2);
-    assert_string_equal(d.item[0].error.message,
-                        "plugin swiglu cannot run with the 2 ranks of group tensor: it lacks ST_CAP_TENSOR");
-    assert_string_equal(d.item[0].line_text, "[layer.-]");
-    assert_string_equal(d.item[1].error.message,
-                        "plugin lm cannot run with the 2 ranks of group tensor: it lacks ST_CAP_TENSOR");
-    f->model->mesh = st_mesh_single();
-    f->model->mesh.context.size = 4; /* swiglu says so */
-    assert_int_equal(model_check_mesh(f->model, &c), ST_E_CONFIG);
-    assert_int_equal(c.errors, 2);
-    assert_true(strstr(c.item[0].error.message, "plugin grouped cannot run with the 4 ranks of group context") != NULL);
+    assert_int_equal(model_check_mesh(m, &d), ST_OK);
+    m->mesh.tensor.size = 2; /* grouped and self say so */
+    mesh_refused(m, "[parallel] tensor = 2: ST_CAP_TENSOR lacked by swiglu of [layer.-], lm of [head.lm]");
+    m->mesh = st_mesh_single();
+    m->mesh.context.size = 4; /* swiglu says so */
+    mesh_refused(m, "[parallel] context = 4: ST_CAP_CONTEXT lacked by grouped of [layer.c], lm of [head.lm]");
+    m->mesh = st_mesh_single();
+    m->mesh.expert.size = 2; /* nobody has experts */
+    mesh_refused(m, "[parallel] expert = 2: the host does not cut weights over group expert");
+    m->mesh = st_mesh_single();
+    m->mesh.tensor.size = 2;
+    able.caps |= ST_CAP_TENSOR;
+    head.caps |= ST_CAP_TENSOR;
+    m->symbols['-']->plugin = &able;
+    m->heads[0].plugin = &head;
+    mesh_refused(m, "[parallel] tensor = 2: the host cuts neither weights nor the residual stream over group tensor");
+    fixture_close(f);
+}
+
+/* ---- what planning counts ---- */
+
+/* Of a collective over n elements of f64 on four ranks, by the parts that a ring sends. */
+static void traffic_is_counted_as_a_ring_sends_it(void **state)
+{
+    static const struct {
+        int what;
+        int64_t send, recv;
+        double bytes;
+        const char *call;
+    } all[] = {{ST_ALL_GATHER, 12, 48, 3 * 12 * 8, "all_gather"},
+               {ST_REDUCE_SCATTER, 48, 12, 3 * 12 * 8, "reduce_scatter"},
+               {ST_ALL_REDUCE, 48, 48, 2 * 3 * 12 * 8, "all_reduce"},
+               {ST_ALL_REDUCE_MAX, 48, 48, 2 * 3 * 12 * 8, "all_reduce_max"},
+               {ST_ALL_TO_ALL, 48, 48, 3 * 12 * 8, "all_to_all"}};
+
+    for (size_t i = 0; i < ST_COUNT(all); i++) {
+        fixture *f = built(SPEC("", ""));
+        st_model *m = f->model;
+        st_tensor send = st_tensor2((void *)4096, ST_F64, all[i].send, 1),
+                  recv = st_tensor2((void *)8192, ST_F64, all[i].recv, 1);
+        st_traffic t;
+
+        m->mesh.tensor.size = 4;
+        model_start(m);
+        m->run.planning = PLAN_PEAKS;
+        model_queues(m);
+        assert_int_equal(st_collective(&m->run.s, (uint32_t)all[i].what, ST_G_TENSOR, &send, &recv), ST_OK);
+        assert_false(st_model_traffic(m, 0, &t)); /* it was not to be counted */
+        for (int k = 0; k < 2; k++) {
+            m->traffic_now = m->traffic[k];
+            assert_int_equal(st_collective(&m->run.s, (uint32_t)all[i].what, ST_G_TENSOR, &send, &recv), ST_OK);
+            assert_int_equal(st_collective(&m->run.s, (uint32_t)ST_ALL_REDUCE, ST_G_MEDIA, &send, &send), ST_OK);
+        }
+        assert_true(st_model_traffic(m, 0, &t)); /* of the row, of which there is one, and of the step's end */
+        assert_string_equal(t.group, "tensor");
+        assert_string_equal(t.call, all[i].call);
+        assert_int_equal(t.ranks, 4);
+        assert_true(t.calls == 2 && t.bytes == 2 * all[i].bytes);
+        assert_false(st_model_traffic(m, 1, &t)); /* one rank sends nothing */
+        fixture_close(f);
+    }
+}
+
+static void an_exchange_counts_whole_blocks(void **state)
+{
+    fixture *f = built(SPEC("", ""));
+    st_model *m = f->model;
+    st_blocks b = {.send = st_tensor2((void *)4096, ST_F32, 4 * 10, 7), .recv = st_tensor2((void *)8192, ST_F32, 40, 7)};
+    st_traffic t;
+
+    m->mesh.expert.size = 4;
+    model_start(m);
+    m->run.planning = PLAN_PEAKS;
+    model_queues(m);
+    m->traffic_now = m->traffic[0];
+    assert_int_equal(st_exchange(&m->run.s, ST_G_EXPERT, &b), ST_OK);
+    assert_true(st_model_traffic(m, 0, &t));
+    assert_string_equal(t.call, "exchange");
+    assert_true(t.calls == 1 && t.bytes == 3 * 10 * 7 * 4);
     fixture_close(f);
 }
 
@@ -154,6 +231,8 @@ int main(void)
         cmocka_unit_test(a_missing_group_is_an_error),
         cmocka_unit_test(a_mesh_without_ranks_is_not_opened),
         cmocka_unit_test(plugins_say_for_which_groups_they_are_made),
+        cmocka_unit_test(traffic_is_counted_as_a_ring_sends_it),
+        cmocka_unit_test(an_exchange_counts_whole_blocks),
         cmocka_unit_test(cuts_must_divide),
     };
     return cmocka_run_group_tests_name("groups", tests, NULL, NULL);

@@ -158,23 +158,55 @@ static void capabilities_are_read_for_larger_groups(void **state)
     const st_plugin all = {.name = "all", .caps = ST_CAP_TENSOR | ST_CAP_CONTEXT | ST_CAP_EXPERT};
     const st_plugin none = {.name = "none"};
     st_mesh mesh = st_mesh_single();
-    st_axis *const axes[] = {&mesh.tensor, &mesh.context, &mesh.expert};
-    const char *const words[] = {"plugin none cannot run with the 2 ranks of group tensor: it lacks ST_CAP_TENSOR",
-                                 "plugin none cannot run with the 2 ranks of group context: it lacks ST_CAP_CONTEXT",
-                                 "plugin none cannot run with the 2 ranks of group expert: it lacks ST_CAP_EXPERT"};
-    st_error e = {0};
+    st_axis *const axes[ST_G_COUNT] = {
+        [ST_G_CONTEXT] = &mesh.context, [ST_G_TENSOR] = &mesh.tensor, [ST_G_EXPERT] = &mesh.expert};
+    const char *const words[ST_G_COUNT] = {
+        [ST_G_CONTEXT] = "ST_CAP_CONTEXT", [ST_G_TENSOR] = "ST_CAP_TENSOR", [ST_G_EXPERT] = "ST_CAP_EXPERT"};
 
-    assert_int_equal(st_mesh_allows(&mesh, &none, &e), ST_OK);
+    for (uint32_t g = 0; g <= ST_G_COUNT; g++) assert_null(st_mesh_lacks(&mesh, g, &none));
     mesh.data.size = 8; /* whole rows: nobody has to know */
-    assert_int_equal(st_mesh_allows(&mesh, &none, &e), ST_OK);
-    for (int i = 0; i < 3; i++) {
-        memset(&e, 0, sizeof e);
-        axes[i]->size = 2;
-        assert_int_equal(st_mesh_allows(&mesh, &all, &e), ST_OK);
-        assert_int_equal(st_mesh_allows(&mesh, &none, &e), ST_E_UNSUPPORTED);
-        assert_string_equal(e.message, words[i]);
-        axes[i]->size = 1;
+    assert_null(st_mesh_lacks(&mesh, ST_G_DATA, &none));
+    assert_null(st_mesh_lacks(&mesh, ST_G_TOKENS, &none));
+    for (uint32_t g = 0; g < ST_G_COUNT; g++) {
+        if (!axes[g]) continue;
+        axes[g]->size = 2;
+        assert_null(st_mesh_lacks(&mesh, g, &all));
+        for (uint32_t k = 0; k < ST_G_COUNT; k++) {
+            const char *lacks = st_mesh_lacks(&mesh, k, &none);
+            if (k == g) assert_string_equal(lacks, words[g]);
+            else assert_null(lacks);
+        }
+        axes[g]->size = 1;
     }
+}
+
+static void cut(int64_t ranks, int64_t context, int64_t tensor, int64_t expert, int32_t data, const char *words)
+{
+    st_mesh m;
+    st_error e = {0};
+    int rc = st_mesh_cut(ranks, context, tensor, expert, &m, &e);
+
+    assert_int_equal(rc, words ? ST_E_CONFIG : ST_OK);
+    assert_string_equal(e.message, words ? words : "");
+    assert_int_equal(m.data.size, data);
+    assert_int_equal(m.context.size, words ? 1 : context);
+    assert_int_equal(m.tensor.size, words ? 1 : tensor);
+    assert_int_equal(m.expert.size, words ? 1 : expert);
+    assert_int_equal(m.media.size, words ? 1 : context * tensor);
+    assert_int_equal(st_mesh_size(&m, ST_G_TOKENS), words ? 1 : data * context);
+}
+
+static void data_is_what_the_other_axes_leave(void **state)
+{
+    cut(1, 1, 1, 1, 1, NULL);
+    cut(64, 1, 1, 1, 64, NULL);
+    cut(64, 2, 4, 16, 8, NULL);
+    cut(8, 2, 4, 8, 1, NULL);
+    cut(64, 3, 2, 1, 1, "[parallel] context = 3 x tensor = 2 do not divide 64 ranks");
+    cut(1, 1, 2, 1, 1, "[parallel] context = 1 x tensor = 2 do not divide 1 rank");
+    cut(64, 1, 1, 3, 1, "[parallel] expert = 3 does not divide 64 ranks");
+    cut(4, 1, 1, 8, 1, "[parallel] expert = 8 does not divide 4 ranks");
+    cut(0, 1, 1, 1, 1, "0 ranks");
 }
 
 int main(void)
@@ -186,6 +218,7 @@ int main(void)
         cmocka_unit_test(a_transport_that_fails_leaves_nothing_open),
         cmocka_unit_test(errors_of_the_transport_are_passed_on),
         cmocka_unit_test(capabilities_are_read_for_larger_groups),
+        cmocka_unit_test(data_is_what_the_other_axes_leave),
     };
     return cmocka_run_group_tests_name("groups of ranks", tests, NULL, NULL);
 }

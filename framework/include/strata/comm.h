@@ -21,6 +21,7 @@ typedef struct st_comm_ops {
     void (*close)(st_comm *);
     int (*alloc)(st_comm *, size_t bytes, void **out);                 /* (optional) device memory that peers reach; at start,
                                                                         * same order and size on all ranks; NULL: any memory  */
+    /* In place: the rank's block of all_gather and reduce_scatter where it lies in the whole; send = recv of all_reduce.      */
     int (*all_gather)(st_comm *, const st_queue *, const void *send, void *recv, int64_t n, int32_t dtype); /* n: per rank    */
     int (*reduce_scatter)(st_comm *, const st_queue *, const void *send, void *recv, int64_t n, int32_t dtype, uint32_t op);
     int (*all_reduce)(st_comm *, const st_queue *, const void *send, void *recv, int64_t n, int32_t dtype, uint32_t op);
