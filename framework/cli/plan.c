@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/plan.c - `strata plan`: what a run would take, by the real code with counting memory. No data are opened, no
  * weights are made, so it runs where the run itself could not. */
-#include "config.h"
 #include "cli/commands.h"
 #include "cli/summary.h"
+#include "config.h"
 #include "train/train.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -17,13 +17,14 @@ static const char usage[] =
     "Prints parameters, memory and FLOPs of a spec, layer by layer, without taking the memory or opening data.\n"
     "FLOPs are of forward and backward, of rows filled with texts of [batch] max_len: as Megatron counts them, which "
     "leaves\n"
-    "out the vision tower, and exactly, with a full tower.\n"
+    "out the vision tower, and exactly, with a full tower. Several numbers of ranks are compared side by side.\n"
     "\n"
     "options:\n"
-    "      --ranks N                   processes that would train together; default 1\n"
-    "      --json                      one JSON object instead of text\n" CLI_HELP_SET CLI_HELP_OPTIONS;
+    "      --ranks N[,N...]            processes that would train together; default 1\n"
+    "      --json                      one JSON object instead of text; of several plans it has an array\n" CLI_HELP_SET
+        CLI_HELP_OPTIONS;
 
-enum { OPT_RANKS = CLI_OPT_OWN, OPT_JSON };
+enum { OPT_RANKS = CLI_OPT_OWN, OPT_JSON, PLANS = 16, MOST_RANKS = 1 << 20 };
 static const struct option options[] = {
     {"ranks", required_argument, NULL, OPT_RANKS},
     {"json", no_argument, NULL, OPT_JSON},
@@ -34,15 +35,20 @@ static const struct option options[] = {
 
 typedef struct planned {
     st_model *model;
+    const st_mesh *mesh;
     const st_model_layer *layers;
     st_layer_cost *cost; /* of a row, each layer */
-    st_layer_cost all;   /* of a step */
+    st_layer_cost all;   /* of a step, all ranks */
     double tower;        /* of all.formula */
     int n;
     st_row_stats row;
     st_plan_bytes bytes;
     st_process_plan process; /* without data */
 } planned;
+typedef struct plans {
+    planned of[PLANS];
+    int n;
+} plans;
 
 /* ---- planning ---- */
 
@@ -56,10 +62,19 @@ static st_row_stats full_row(const st_row_shape *s)
 
 static bool in_tower(const st_model_layer *l) { return !strncmp(l->path, "encoder", 7); }
 
+static double ranks_of(const planned *p)
+{
+    return (double)p->mesh->data.size * p->mesh->context.size * p->mesh->tensor.size;
+}
+
+static double all_rows(const planned *p) { return (double)st_model_micros(p->model) * p->mesh->data.size; }
+
 static int plan(planned *p, const st_spec *spec, st_arena *arena, st_error *e)
 {
-    double rows = st_model_micros(p->model);
+    double rows;
 
+    p->mesh = st_model_mesh(p->model);
+    rows = all_rows(p);
     ST_TRY(st_model_plan(p->model, e));
     st_model_plan_bytes(p->model, &p->bytes);
     st_process_plan_model(p->model, st_spec_has(spec, "dataset.valid"), &p->process);
@@ -93,13 +108,13 @@ static void pass_over_data(st_spec *spec)
     }
 }
 
-static int build(st_cli *cli, st_spec *spec, st_registry *registry, planned *p)
+static int build(st_cli *cli, st_spec *spec, st_registry *registry, int32_t ranks, planned *p)
 {
     st_train_config config;
     st_error e = {0};
     int rc = st_train_config_bind(spec, &config, cli->diags), built;
 
-    built = st_model_build(cli->base, spec, registry, 1, &p->model, cli->diags);
+    built = st_model_build_for(cli->base, spec, registry, 1, ranks, &p->model, cli->diags);
     pass_over_data(spec);
     int unused = st_spec_check_unused(spec, cli->diags);
     if (rc == ST_OK) rc = built != ST_OK ? built : unused;
@@ -157,41 +172,127 @@ static size_t memory_of(const planned *p, const struct memory *m)
     return n;
 }
 
-static void print_memory(const planned *p, FILE *out)
+/* One line of the table: a figure for each plan. */
+static void print_line(const plans *all, const char *words, double (*figure)(const planned *, const void *),
+                       const void *arg, FILE *out)
 {
     char count[48];
 
+    fprintf(out, "  %-24s", words);
+    for (int i = 0; i < all->n; i++) fprintf(out, " %22s", cli_grouped(figure(&all->of[i], arg), count, sizeof count));
+    fputc('\n', out);
+}
+
+static double memory_figure(const planned *p, const void *m) { return (double)memory_of(p, m); }
+static double packed_figure(const planned *p, const void *none) { return (double)p->process.rows; }
+static double ranks_figure(const planned *p, const void *none) { return ranks_of(p); }
+static double rows_figure(const planned *p, const void *none) { return st_model_micros(p->model); }
+static double axis_figure(const planned *p, const void *group)
+{
+    return st_mesh_size(p->mesh, *(const uint32_t *)group);
+}
+static double megatron_figure(const planned *p, const void *none) { return p->all.megatron / ranks_of(p); }
+static double exact_figure(const planned *p, const void *none) { return p->all.formula / ranks_of(p); }
+
+static void print_ranks(const plans *all, FILE *out)
+{
+    static const uint32_t axes[] = {ST_G_DATA, ST_G_CONTEXT, ST_G_TENSOR, ST_G_EXPERT};
+
+    fputs("\nranks: data x context x tensor; experts are divided over a cut of all\n", out);
+    print_line(all, "ranks", ranks_figure, NULL, out);
+    for (size_t i = 0; i < ST_COUNT(axes); i++) print_line(all, st_group_name(axes[i]), axis_figure, &axes[i], out);
+    print_line(all, "rows of a rank", rows_figure, NULL, out);
+}
+
+static void print_memory(const plans *all, FILE *out)
+{
     fputs("\nmemory of a rank in bytes\n", out);
-    for (size_t i = 0; i < ST_COUNT(memory); i++)
-        fprintf(out, "  %-24s %22s\n", memory[i].words,
-                cli_grouped((double)memory_of(p, &memory[i]), count, sizeof count));
-    fprintf(out, "  %-24s %22s\n", "process: rows packed",
-            cli_grouped((double)p->process.rows, count, sizeof count));
+    for (size_t i = 0; i < ST_COUNT(memory); i++) print_line(all, memory[i].words, memory_figure, &memory[i], out);
+    print_line(all, "process: rows packed", packed_figure, NULL, out);
     fprintf(out, "process: libraries and program about %.0f MiB\n", (double)ST_PROGRAM_BYTES / 1048576.0);
     fputs("process: prepared samples up to [data] cache, in each of train and valid; `strata check` tells\n", out);
 }
 
-static void print_flops(const planned *p, FILE *out)
+static bool one_rank(const plans *all) { return all->n == 1 && ranks_of(&all->of[0]) == 1; }
+
+static void print_flops(const plans *all, FILE *out)
 {
+    const planned *p = &all->of[0];
+    double rows = all_rows(p);
     char count[48];
 
-    fprintf(out, "\nFLOPs of a step of %d row%s of %.0f tokens\n", st_model_micros(p->model),
-            st_model_micros(p->model) == 1 ? "" : "s", p->row.tokens);
+    fprintf(out, "\nFLOPs of a step of %.0f row%s of %.0f tokens\n", rows, rows == 1 ? "" : "s", p->row.tokens);
     fprintf(out, "  %-24s %30s\n", "as Megatron counts", cli_grouped(p->all.megatron, count, sizeof count));
     fprintf(out, "  %-24s %30s\n", "exact", cli_grouped(p->all.formula, count, sizeof count));
     if (p->tower > 0)
         fprintf(out, "  %-24s %30s\n", "  of which the encoder", cli_grouped(p->tower, count, sizeof count));
-    fputs("\ntraffic between ranks      none: one rank\n", out);
+    if (one_rank(all)) return;
+    fputs("FLOPs of a rank\n", out);
+    print_line(all, "as Megatron counts", megatron_figure, NULL, out);
+    print_line(all, "exact", exact_figure, NULL, out);
 }
 
-static void print_text(const planned *p, const char *path, FILE *out)
+/* ---- traffic ---- */
+
+static bool same_traffic(const st_traffic *a, const st_traffic *b)
 {
+    return !strcmp(a->group, b->group) && !strcmp(a->call, b->call);
+}
+
+static double traffic_figure(const planned *p, const void *arg) /* arg NULL: all of it */
+{
+    double bytes = 0;
+    st_traffic t;
+
+    for (int i = 0; st_model_traffic(p->model, i, &t); i++)
+        if (!arg || same_traffic(&t, arg)) bytes += t.bytes;
+    return bytes;
+}
+
+static bool told_before(const plans *all, int plan, const st_traffic *one)
+{
+    st_traffic t;
+
+    for (int i = 0; i < plan; i++)
+        for (int k = 0; st_model_traffic(all->of[i].model, k, &t); k++)
+            if (same_traffic(&t, one)) return true;
+    return false;
+}
+
+static void print_traffic(const plans *all, FILE *out)
+{
+    char words[64];
+    st_traffic t;
+
+    if (one_rank(all)) {
+        fputs("\ntraffic between ranks      none: one rank\n", out);
+        return;
+    }
+    fputs("\ntraffic: bytes that a rank sends in a step by group and call, as n ranks of a ring do: (n - 1)/n of what "
+          "is\n"
+          "gathered or scattered, twice that for an all_reduce\n",
+          out);
+    for (int i = 0; i < all->n; i++)
+        for (int k = 0; st_model_traffic(all->of[i].model, k, &t); k++) {
+            if (told_before(all, i, &t)) continue;
+            snprintf(words, sizeof words, "%s %s", t.group, t.call);
+            print_line(all, words, traffic_figure, &t, out);
+        }
+    print_line(all, "all", traffic_figure, NULL, out);
+}
+
+static void print_text(const plans *all, const char *path, FILE *out)
+{
+    const planned *p = &all->of[0];
+
     fprintf(out, "%s\n\npattern    %s\nbackend    %s, %s\n", path, st_model_pattern(p->model),
             st_model_backend(p->model), cli_dtype(st_model_dtype(p->model)));
     print_stack(p, out);
     cli_print_parts(p->model, out);
-    print_memory(p, out);
-    print_flops(p, out);
+    if (!one_rank(all)) print_ranks(all, out);
+    print_memory(all, out);
+    print_flops(all, out);
+    print_traffic(all, out);
 }
 
 /* ---- JSON ---- */
@@ -204,11 +305,10 @@ static json_t *json_layers(const planned *p)
         const st_model_layer *l = &p->layers[i];
         char symbol[2] = {l->symbol, 0};
         if (l->kind == ST_KIND_OPTIMIZER) continue;
-        json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:s, s:I, s:f, s:f, s:f}", "path", l->path, "symbol", symbol,
-                                        "plugin", l->plugin ? l->plugin->name : "", "parameters",
-                                        (json_int_t)l->parameters, "megatron_flops", p->cost[i].megatron,
-                                        "exact_flops", p->cost[i].formula, "launched_flops", p->cost[i].counted));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I, s:f, s:f, s:f}", "path", l->path, "symbol", symbol,
+                                              "plugin", l->plugin ? l->plugin->name : "", "parameters",
+                                              (json_int_t)l->parameters, "megatron_flops", p->cost[i].megatron,
+                                              "exact_flops", p->cost[i].formula, "launched_flops", p->cost[i].counted));
     }
     return list;
 }
@@ -224,72 +324,120 @@ static json_t *json_parts(const planned *p)
     return list;
 }
 
-static int print_json(const planned *p, const char *path, FILE *out)
+static json_t *json_traffic(const planned *p)
 {
-    json_t *bytes = json_object(), *all;
+    json_t *groups = json_object(), *group;
+    st_traffic t;
+
+    for (int i = 0; st_model_traffic(p->model, i, &t); i++) {
+        if (!json_object_get(groups, t.group)) json_object_set_new(groups, t.group, json_object());
+        group = json_object_get(groups, t.group);
+        json_object_set_new(group, t.call, json_real(t.bytes));
+    }
+    return groups;
+}
+
+static json_t *json_memory(const planned *p)
+{
+    json_t *bytes = json_object();
 
     for (size_t i = 0; i < ST_COUNT(memory); i++)
         json_object_set_new(bytes, memory[i].key, json_integer((json_int_t)memory_of(p, &memory[i])));
-    all = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:f, s:o, s:o, s:{s:I, s:I}, s:{s:f, s:f, s:f, s:f}, s:{}, s:o}", "spec", path,
-                    "pattern", st_model_pattern(p->model), "backend", st_model_backend(p->model), "precision",
-                    cli_dtype(st_model_dtype(p->model)), "ranks", 1, "rows", st_model_micros(p->model), "row_tokens",
-                    p->row.tokens, "parameters", json_parts(p), "memory_bytes", bytes, "process_bytes", "rows", (json_int_t)p->process.rows, "program",
-                    (json_int_t)ST_PROGRAM_BYTES, "step_flops", "megatron",
-                    p->all.megatron, "exact", p->all.formula, "exact_encoder", p->tower, "launched", p->all.counted,
-                    "traffic_bytes", "layers", json_layers(p));
-    if (!all || json_dumpf(all, out, JSON_INDENT(1) | JSON_REAL_PRECISION(17))) {
-        json_decref(all);
-        return ST_E_NOMEM;
-    }
+    return bytes;
+}
+
+static json_t *json_flops(const planned *p, double ranks)
+{
+    return json_pack("{s:f, s:f, s:f, s:f}", "megatron", p->all.megatron / ranks, "exact", p->all.formula / ranks,
+                     "exact_encoder", p->tower / ranks, "launched", p->all.counted / ranks);
+}
+
+static json_t *json_plan(const planned *p, const char *path)
+{
+    const st_mesh *m = p->mesh;
+
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:i, s:{s:i, s:i, s:i, s:i}, s:i, s:i, s:f, s:o, s:o, s:{s:I, s:I}, s:o, s:o, "
+        "s:o, s:o}",
+        "spec", path, "pattern", st_model_pattern(p->model), "backend", st_model_backend(p->model), "precision",
+        cli_dtype(st_model_dtype(p->model)), "ranks", (int)ranks_of(p), "mesh", "data", m->data.size, "context",
+        m->context.size, "tensor", m->tensor.size, "expert", m->expert.size, "rows", (int)all_rows(p), "rank_rows",
+        st_model_micros(p->model), "row_tokens", p->row.tokens, "parameters", json_parts(p), "memory_bytes",
+        json_memory(p), "process_bytes", "rows", (json_int_t)p->process.rows, "program", (json_int_t)ST_PROGRAM_BYTES,
+        "step_flops", json_flops(p, 1), "rank_flops", json_flops(p, ranks_of(p)), "traffic_bytes", json_traffic(p),
+        "layers", json_layers(p));
+}
+
+/* Of one plan the object; of several an array of them. */
+static int print_json(const plans *all, const char *path, FILE *out)
+{
+    json_t *list = json_array(), *top;
+    int bad;
+
+    for (int i = 0; i < all->n; i++)
+        if (json_array_append_new(list, json_plan(&all->of[i], path))) break;
+    bad = json_array_size(list) != (size_t)all->n;
+    top = all->n == 1 ? json_incref(json_array_get(list, 0)) : json_pack("{s:O}", "plans", list);
+    bad = bad || !top || json_dumpf(top, out, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    json_decref(top);
+    json_decref(list);
+    if (bad) return ST_E_NOMEM;
     fputc('\n', out);
-    json_decref(all);
     return ST_OK;
 }
 
 /* ---- the command ---- */
 
-static int run(st_cli *cli, const char *name, bool json)
+static int run(st_cli *cli, const char *name, const int32_t *ranks, int n, bool json)
 {
-    planned p = {0};
+    plans all = {.n = 0};
     st_spec *spec = NULL;
     st_registry *registry = NULL;
     int rc = cli_start(cli, 0);
 
     if (rc == ST_OK) rc = cli_load(cli, name, &spec, &registry);
-    if (rc == ST_OK) rc = build(cli, spec, registry, &p);
-    if (rc == ST_OK && json) rc = print_json(&p, st_spec_path(spec), cli->out);
-    else if (rc == ST_OK) print_text(&p, st_spec_path(spec), cli->out);
+    while (rc == ST_OK && all.n < n) {
+        rc = build(cli, spec, registry, ranks[all.n], &all.of[all.n]);
+        all.n++;
+    }
+    if (rc == ST_OK && json) rc = print_json(&all, st_spec_path(spec), cli->out);
+    else if (rc == ST_OK) print_text(&all, st_spec_path(spec), cli->out);
     int code = cli_report(cli, rc);
-    st_model_destroy(p.model);
+    for (int i = 0; i < all.n; i++) st_model_destroy(all.of[i].model);
     st_registry_close(registry);
     st_spec_destroy(spec);
     return code;
 }
 
-static int one_rank_only(st_cli *cli, long ranks)
+/* "1,8,64" behind those given before. */
+static bool read_ranks(const char *text, int32_t *ranks, int *n)
 {
-    st_error e = {0};
+    char *end;
 
-    st_fail(&e, ST_E_UNSUPPORTED, "no plan of %ld ranks: one rank is all that can train yet", ranks);
-    st_diags_add(cli->diags, &e, NULL, false);
-    return cli_report(cli, ST_E_UNSUPPORTED);
+    do {
+        errno = 0;
+        long value = strtol(text, &end, 10);
+        if (end == text || errno || value < 1 || value > MOST_RANKS || (*end && *end != ',') || *n == PLANS)
+            return false;
+        ranks[(*n)++] = (int32_t)value;
+        text = end + 1;
+    } while (*end);
+    return true;
 }
 
 int cli_plan(st_cli *cli, int argc, char **argv)
 {
+    int32_t ranks[PLANS] = {1};
     bool json = false;
-    long ranks = 1;
-    char *end;
-    int option, code;
+    int option, code, n = 0;
 
     while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1)
         if (option == OPT_JSON) json = true;
         else if (option == OPT_RANKS) {
-            errno = 0;
-            ranks = strtol(optarg, &end, 10);
-            if (*end || end == optarg || errno || ranks < 1)
-                return cli_usage_error(cli, argv, "--ranks %s: a number from 1", optarg);
+            if (!read_ranks(optarg, ranks, &n))
+                return cli_usage_error(cli, argv, "--ranks %s: numbers from 1 to %d, separated by commas, at most %d",
+                                       optarg, MOST_RANKS, PLANS);
         } else if ((code = cli_option(cli, option, usage, argv)) >= 0) return code;
     if (argc - optind != 1) return cli_usage_error(cli, argv, "one spec is needed, %d were given", argc - optind);
-    return ranks > 1 ? one_rank_only(cli, ranks) : run(cli, argv[optind], json);
+    return run(cli, argv[optind], ranks, n ? n : 1, json);
 }

@@ -108,6 +108,13 @@ rule parallel-context 's/^\[tokenizer\]/[parallel]\ncontext = 2\n&/'
 rule parallel-expert 's/^\[tokenizer\]/[parallel]\nexpert = 2\n&/'
 rule expert-divide 's/^\[tokenizer\]/[parallel]\nexpert = 3\n&/'
 rule expert-none 's/G-\*E/G-*-/; /^\[layer.E\]/,/^width/d; s/^\[tokenizer\]/[parallel]\nexpert = 2\n&/'
+ranks() { rule "$1" "$2; s/^tokens = 192/&\\nrows = 6/" "$strata" plan spec.ini --ranks "$3"; } # ID SED RANKS
+ranks ranks-axes 's/^\[tokenizer\]/[parallel]\ntensor = 2\n&/' 3
+ranks ranks-expert 's/^\[tokenizer\]/[parallel]\nexpert = 2\n&/' 3
+ranks ranks-rows 's/^nothing//' 4
+ranks made-for-tensor 's/^\[tokenizer\]/[parallel]\ntensor = 2\n&/' 2
+ranks made-for-context 's/^\[tokenizer\]/[parallel]\ncontext = 2\n&/' 2
+ranks made-for-expert 's/^\[tokenizer\]/[parallel]\nexpert = 2\n&/' 2
 rule zero-gradients 's/^\[tokenizer\]/[parallel]\nzero = 2\n&/'
 rule zero-weights 's/^\[tokenizer\]/[parallel]\nzero = 3\n&/'
 rule pipeline 's/^\[tokenizer\]/[parallel]\npipeline = 2\n&/'

@@ -80,7 +80,7 @@ static const st_optimizer_ops ops = {
 };
 
 ST_PLUGIN_V1(ST_KIND_OPTIMIZER, struct adamw, ops, ST_PARAMS(params),
-    .caps = ST_CAP_TRAIN,
+    .caps = ST_CAP_TRAIN | ST_CAP_TENSOR | ST_CAP_CONTEXT | ST_CAP_EXPERT, /* every element is on its own */
     .name = "adamw",
     .version = "0.1.0",
     .license = "Apache-2.0",
