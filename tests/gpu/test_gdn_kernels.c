@@ -46,13 +46,14 @@ static gdn_row row_on(const row_arrays *r, int device)
 typedef struct rule_case {
     const char *title;
     int hk, hv, dk, dv, pad, states; /* pad: columns behind those of q, k, v */
+    int strong;                      /* every token's decay is one of the extremes */
     int lengths[16];
 } rule_case;
 typedef struct rule_data {
     const rule_case *c;
     int32_t type;
     row_arrays row;
-    array *in, *beta, *g, *initial, *out, *kept, *final, *dout, *dfinal, *din, *dbeta, *dg, *dinitial;
+    array *in, *beta, *g, *initial, *out, *kept, *alone, *final, *dout, *dfinal, *din, *dbeta, *dg, *dinitial;
     void *work, *cpu_work;
 } rule_data;
 
@@ -89,6 +90,10 @@ static int run_rule(void *ctx, int device)
                   .value_dim = c->dv,
                   .dtype = device ? d->type : ST_F64,
                   .work = device ? d->work : d->cpu_work};
+    gdn_rule alone = a;
+    alone.out = alone.final = NULL;
+    alone.states = on(d->alone, device);
+    ST_TRY(t->rule(&q, &alone));
     ST_TRY(t->rule(&q, &a));
     gdn_rule_bwd b = {.f = a,
                       .dout = on(d->dout, device),
@@ -110,7 +115,7 @@ static void make_gates(arrays *s, rule_data *d, int64_t n)
     static const double decays[] = {0, -1e-3, -1, -20, -200}, strengths[] = {0, 1e-7, 1};
     double *g = malloc((size_t)n * sizeof *g), *beta = malloc((size_t)n * sizeof *beta);
     for (int64_t i = 0; i < n; i++) {
-        const int pick = (int)((uniform(s) + 1) * 20);
+        const int pick = d->c->strong ? (int)((uniform(s) + 1) * 2.5) : (int)((uniform(s) + 1) * 20);
         g[i] = pick < 5 ? decays[pick % 5] : -0.1 * (uniform(s) + 1);
         beta[i] = pick >= 36 ? strengths[pick % 3] : 0.5 * (uniform(s) + 1);
     }
@@ -134,6 +139,7 @@ static void rule_one(const rule_case *c, int32_t type)
     d.in = input(&s, n * columns_of(c), 0, 1);
     make_gates(&s, &d, n * c->hv);
     d.dout = input(&s, n * values, 0, 1);
+    d.alone = result(&s, "states alone", lists.n_tiles * state, 0, 0, bound);
     d.kept = result(&s, "states", lists.n_tiles * state, 0, 0, bound);
     d.out = result(&s, "out", n * values, 0, 0, bound);
     d.din = result(&s, "dq dk dv", n * columns_of(c), 0, 0, bound);
@@ -152,13 +158,17 @@ static void rule_one(const rule_case *c, int32_t type)
     arrays_end(&s);
 }
 static const rule_case rule_cases[] = {
-    {"rule 64x64", 1, 2, 64, 64, 0, 0, {1, 63, 64, 65, 130}},
-    {"rule 128x128", 1, 1, 128, 128, 8, 0, {150, 1, 70}},
-    {"rule 128x128, group of 3", 1, 3, 128, 128, 0, 0, {65}},
-    {"rule 24x40, odd stride", 2, 2, 24, 40, 3, 0, {65, 2, 1, 1, 64}},
-    {"rule 16x16, states", 2, 4, 16, 16, 0, 1, {70, 1, 64}},
-    {"rule 5x7, states", 1, 2, 5, 7, 1, 1, {66, 3}},
-    {"rule 100x130", 1, 1, 100, 130, 0, 0, {80}},
+    {"rule 64x64", 1, 2, 64, 64, 0, 0, 0, {1, 63, 64, 65, 130}},
+    {"rule 128x128", 1, 1, 128, 128, 8, 0, 0, {150, 1, 70}},
+    {"rule 128x128, group of 3", 1, 3, 128, 128, 0, 0, 0, {65}},
+    {"rule 24x40, odd stride", 2, 2, 24, 40, 3, 0, 0, {65, 2, 1, 1, 64}},
+    {"rule 16x16, states", 2, 4, 16, 16, 0, 1, 0, {70, 1, 64}},
+    {"rule 5x7, states", 1, 2, 5, 7, 1, 1, 0, {66, 3}},
+    {"rule 100x130", 1, 1, 100, 130, 0, 0, 0, {80}},
+    {"rule 128x128, states", 1, 2, 128, 128, 0, 1, 0, {65, 1, 64}},
+    {"rule 72x64, states", 1, 2, 72, 64, 8, 1, 0, {1, 200, 65}},
+    {"rule 128x200", 1, 1, 128, 200, 8, 0, 0, {64, 190}},
+    {"rule 128x128, strong decay", 1, 2, 128, 128, 0, 0, 1, {63, 1, 1, 64, 200, 65, 320}},
 };
 static void rule_agrees(void **state)
 {

@@ -24,8 +24,9 @@
 enum { CHUNK = GDN_CHUNK, MATRIX = CHUNK * CHUNK };
 #define BETA_LEAST 1e-12f /* a smaller beta counts as this one, so that dbeta can be had by division */
 
-/* Which operands can be moved 16 bytes at a time. */
-struct rule_fast { int qk, v, out, states, initial, final, dout, dqk, dv, dfinal, dinitial; };
+/* Which operands can be moved 16 bytes at a time. wgmma: whether all of the forward pass can, and the warpgroup's
+ * products are there for them. */
+struct rule_fast { int qk, v, out, states, initial, final, dout, dqk, dv, dfinal, dinitial, wgmma; };
 
 struct rule_launch {
     gdn_rule a;
@@ -64,6 +65,8 @@ template <typename T> static rule_launch rule_launch_of(const gdn_rule *a)
     l.fast.states = aligned<T>(a->states, state, a->value_dim);
     l.fast.initial = aligned<T>(a->initial, a->initial_stride, a->value_dim) && state % pack<T>::n == 0;
     l.fast.final = aligned<T>(a->final, a->final_stride, a->value_dim) && state % pack<T>::n == 0;
+    l.fast.wgmma = a->dtype == ST_BF16 && a->key_dim > 64 && l.fast.qk && l.fast.v && l.fast.out && l.fast.states &&
+                   l.fast.final && st_cuda_has_wgmma();
     return l;
 }
 
@@ -140,6 +143,7 @@ static inline int rule_start(const st_queue *q, const char *name, void (*kernel)
 /* The steps, each in a file of its own. */
 int gdn_rule_prepare(const st_queue *, const rule_launch *);
 int gdn_rule_chain(const st_queue *, const rule_launch *);
+int gdn_rule_chain_wgmma(const st_queue *, const rule_launch *); /* the same if fast.wgmma */
 int gdn_rule_values(const st_queue *, const rule_launch *);
 int gdn_rule_chain_bwd(const st_queue *, const rule_launch *);
 int gdn_rule_local(const st_queue *, const rule_launch *);

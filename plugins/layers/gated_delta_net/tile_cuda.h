@@ -9,7 +9,7 @@
 #define GDN_TILE_CUDA_H
 #include "kernels.h"
 #include <cuda_runtime.h>
-#include <strata/cuda.h>
+#include <strata/cuda_wgmma.h>
 
 #define DEVICE static __device__ __forceinline__
 
@@ -60,6 +60,17 @@ DEVICE void load_tile(T *to, const T *from, int64_t stride, int rows, int column
         const int r = i / COLUMNS, c = i % COLUMNS;
         st_from_f32(to + r * ld + c, r < rows && c < columns ? st_to_f32(from[r * stride + c]) : 0);
     }
+}
+/* The same of bf16 into a swizzled tile (see cuda_wgmma.h); addresses, stride and columns are multiples of 16 bytes. */
+template <int THREADS, int ROWS, int COLUMNS>
+DEVICE void load_swizzled(bf16 *to, const bf16 *from, int64_t stride, int rows, int columns)
+{
+    const int pieces = COLUMNS / 8, step = THREADS / pieces; /* a multiple of 8: rows so far apart are swizzled alike */
+    const int first = threadIdx.x / pieces, c = threadIdx.x % pieces * 8;
+    to += st_tile_at(ROWS, first, c);
+    from += first * stride + c;
+#pragma unroll
+    for (int r = 0; r < ROWS; r += step) copy16(to + r * 64, from + r * stride, first + r < rows && c < columns);
 }
 /* The way back, without zeros. */
 template <int THREADS, int COLUMNS, typename T>
@@ -172,6 +183,16 @@ DEVICE void load_four_transposed(uint32_t r[4], const bf16 *row)
                  : "r"(at)
                  : "memory");
 }
+#if ST_CUDA_HAS_WGMMA
+/* The way back: fragments of four 8 x 8 matrices, transposed, to the rows that the lanes name. */
+DEVICE void store_four_transposed(bf16 *row, const uint32_t (&r)[4])
+{
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(r[0]), "r"(r[1]),
+                 "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+#endif
 DEVICE void multiply_add(float c[4], const uint32_t a[4], const uint32_t b[2])
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
