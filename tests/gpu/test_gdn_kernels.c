@@ -53,7 +53,8 @@ typedef struct rule_data {
     const rule_case *c;
     int32_t type;
     row_arrays row;
-    array *in, *beta, *g, *initial, *out, *kept, *alone, *final, *dout, *dfinal, *din, *dbeta, *dg, *dinitial;
+    array *in, *beta, *g, *initial, *out, *kept, *alone, *final, *dout, *dfinal, *dq, *dk, *dv, *dbeta, *dg,
+        *dinitial;
     void *work, *cpu_work;
 } rule_data;
 
@@ -98,9 +99,9 @@ static int run_rule(void *ctx, int device)
     gdn_rule_bwd b = {.f = a,
                       .dout = on(d->dout, device),
                       .dfinal = on(d->dfinal, device),
-                      .dq = on(d->din, device),
-                      .dk = column(d->din, device, k),
-                      .dv = column(d->din, device, 2 * k),
+                      .dq = on(d->dq, device),
+                      .dk = column(d->dk, device, k),
+                      .dv = column(d->dv, device, 2 * k),
                       .dbeta = on(d->dbeta, device),
                       .dg = on(d->dg, device),
                       .dinitial = on(d->dinitial, device),
@@ -142,7 +143,9 @@ static void rule_one(const rule_case *c, int32_t type)
     d.alone = result(&s, "states alone", lists.n_tiles * state, 0, 0, bound);
     d.kept = result(&s, "states", lists.n_tiles * state, 0, 0, bound);
     d.out = result(&s, "out", n * values, 0, 0, bound);
-    d.din = result(&s, "dq dk dv", n * columns_of(c), 0, 0, bound);
+    d.dq = result(&s, "dq", n * columns_of(c), 0, 0, bound); /* each by its own norm; all have one stride */
+    d.dk = result(&s, "dk", n * columns_of(c), 0, 0, bound);
+    d.dv = result(&s, "dv", n * columns_of(c), 0, 0, bound);
     d.dbeta = result(&s, "dbeta", n * c->hv, 1, 0, bound);
     d.dg = result(&s, "dg", n * c->hv, 1, 0, bound);
     if (c->states) {
@@ -168,6 +171,7 @@ static const rule_case rule_cases[] = {
     {"rule 128x128, states", 1, 2, 128, 128, 0, 1, 0, {65, 1, 64}},
     {"rule 72x64, states", 1, 2, 72, 64, 8, 1, 0, {1, 200, 65}},
     {"rule 128x200", 1, 1, 128, 200, 8, 0, 0, {64, 190}},
+    {"rule 128x128, short segments", 2, 4, 128, 128, 8, 1, 0, {1, 63, 64, 65, 130, 1, 1}},
     {"rule 128x128, strong decay", 1, 2, 128, 128, 0, 0, 1, {63, 1, 1, 64, 200, 65, 320}},
 };
 static void rule_agrees(void **state)
