@@ -3,16 +3,12 @@
  * for every 64 of its value columns. All is transposed: S^T (value columns, keys) stays in f32 in registers, and so does
  * everything made from it, because results of a product are the next one's operand. Shared memory holds only what is
  * read from memory: tiles of K, Q, V, A, P, two chunks ahead. */
-#include "rule_cuda.h"
+#include "chain_wgmma_cuda.h"
 
-enum { KEYS = 128, VALUES = 64, STAGES = 3 };
-enum { STAGED = 32, RIGHT = 8 * STAGED + 32 /* where write_rows() puts the right half: on other banks */ };
+enum { STAGES = 3 };
 
 template <int GROUPS> struct chain_stage {
     bf16 k[CHUNK * KEYS], q[CHUNK * KEYS], v[GROUPS][CHUNK * VALUES], solve[MATRIX], mix[MATRIX];
-};
-struct chain_factors {
-    float decay[CHUNK], rest[CHUNK], k_scale[CHUNK], q_scale[CHUNK];
 };
 template <int GROUPS> struct chain_shared {
     chain_stage<GROUPS> stage[STAGES];
@@ -20,18 +16,8 @@ template <int GROUPS> struct chain_shared {
     bf16 rows[4 * GROUPS][2 * RIGHT];
     int tiles[2];
 };
-/* The block's head and first column, the columns left from there, its segment's tiles and tokens. */
-struct chain_place {
-    int head, key_head, column, columns, first, count;
-    int64_t begin, end;
-};
 
 #if ST_CUDA_HAS_WGMMA
-DEVICE int length_of(const chain_place &c, int i) /* of chunk i */
-{
-    const int64_t left = c.end - c.begin - (int64_t)i * CHUNK;
-    return left < CHUNK ? (int)left : CHUNK;
-}
 template <int GROUPS, int WITH_OUT>
 DEVICE void load_stage(chain_shared<GROUPS> *s, int to, const rule_launch &l, const chain_place &c, int i)
 {
@@ -57,94 +43,6 @@ DEVICE void load_stage(chain_shared<GROUPS> *s, int to, const rule_launch &l, co
     load_swizzled<THREADS, CHUNK, KEYS>(t->q, (const bf16 *)l.a.q + keys, l.a.stride, length, l.a.key_dim);
     load_swizzled<THREADS, CHUNK, CHUNK>(t->mix, (const bf16 *)l.mix + at * MATRIX, CHUNK, CHUNK, CHUNK);
 }
-
-/* A warp's 16 rows of a transposed result, as operands, to the 16 columns of memory from `to` on. */
-template <int STEPS>
-DEVICE void write_rows(bf16 *staging, bf16 *to, int64_t stride, int rows, int columns, const uint32_t (&r)[STEPS][4])
-{
-    const int lane = lane_of(), matrix = lane / 8, row = lane / 2, column = lane % 2 * 8;
-    bf16 *mine = staging + matrix % 2 * RIGHT + (matrix / 2 * 8 + lane % 8) * 8;
-    const bf16 *from = staging + lane % 2 * RIGHT + row * 8;
-    to += row * stride + column;
-#pragma unroll
-    for (int s = 0; s < STEPS; s += 2) {
-        __syncwarp();
-        store_four_transposed(mine, r[s]);
-        store_four_transposed(mine + 16 * 8, r[s + 1]);
-        __syncwarp();
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-            if (row + 16 * (s + h) < rows && column < columns)
-                *(uint4 *)(to + 16 * (s + h) * stride) = *(const uint4 *)(from + 16 * h * 8);
-    }
-}
-template <int STEPS, int N> DEVICE void operands(uint32_t (&a)[STEPS][4], const float (&c)[N][4])
-{
-#pragma unroll
-    for (int s = 0; s < STEPS; s++) st_wgmma_operand(a[s], c[2 * s], c[2 * s + 1]);
-}
-/* c = a b, or c += a b */
-template <int LAYOUT, int STEPS, int N>
-DEVICE void multiply(float (&c)[N][4], const uint32_t (&a)[STEPS][4], const bf16 *tile, int sum)
-{
-#pragma unroll
-    for (int s = 0; s < STEPS; s++) st_wgmma<LAYOUT>(c, a[s], st_wgmma_tile<LAYOUT>(tile, CHUNK, 0, s), s || sum);
-    st_wgmma_commit();
-}
-/* Of 64 factors of columns, the product of two for the columns of fragment n. */
-DEVICE float2 factors_at(const float *a, const float *b, int n)
-{
-    const float2 x = get2(a + 8 * n + fragment_column()), y = get2(b + 8 * n + fragment_column());
-    return make_float2(x.x * y.x, x.y * y.y);
-}
-template <int N> DEVICE void scale_columns(float (&c)[N][4], const float *a, const float *b)
-{
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-        const float2 f = factors_at(a, b, n);
-        c[n][0] *= f.x;
-        c[n][1] *= f.y;
-        c[n][2] *= f.x;
-        c[n][3] *= f.y;
-    }
-}
-template <int N> DEVICE void scale(float (&c)[N][4], float factor)
-{
-#pragma unroll
-    for (int i = 0; i < 4 * N; i++) c[i / 4][i % 4] *= factor;
-}
-/* W^T = V^T - e k_scale U^T as an operand; `values` at the warp's first column. */
-DEVICE void written_values(uint32_t (&w)[4][4], float (&u)[8][4], const bf16 *values, int column,
-                           const chain_factors *f)
-{
-    const int lane = lane_of(), matrix = lane / 8;
-    scale_columns(u, f->decay, f->k_scale);
-#pragma unroll
-    for (int s = 0; s < 4; s++) {
-        uint32_t v[4];
-        load_four_transposed(v,
-                             values + st_tile_at(CHUNK, 16 * s + matrix / 2 * 8 + lane % 8, column + matrix % 2 * 8));
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float *old = &u[2 * s + i / 2][i % 2 * 2];
-            old[0] = __uint_as_float(v[i] << 16) - old[0];
-            old[1] = __uint_as_float(v[i] & 0xffff0000u) - old[1];
-        }
-        st_wgmma_operand(w[s], u[2 * s], u[2 * s + 1]);
-    }
-}
-/* The state that a segment begins with. */
-DEVICE void first_state(float (&state)[16][4], const rule_launch &l, const chain_place &c, int column)
-{
-    const bf16 *from = (const bf16 *)l.a.initial;
-    if (from) from += c.begin * l.a.initial_stride + (int64_t)c.head * l.a.key_dim * l.a.value_dim + c.column;
-#pragma unroll
-    for (int i = 0; i < 64; i++) {
-        const int key = i / 4 * 8 + fragment_column() + i % 2, value = column + fragment_row(i % 4);
-        const int there = from && key < l.a.key_dim && value < c.columns;
-        state[i / 4][i % 4] = there ? st_to_f32(from[(int64_t)key * l.a.value_dim + value]) : 0;
-    }
-}
 #endif
 
 template <int GROUPS, int WITH_OUT>
@@ -155,18 +53,14 @@ static __global__ void __launch_bounds__(128 * GROUPS, 1) chain_wgmma(const rule
     chain_shared<GROUPS> *s = (chain_shared<GROUPS> *)shared;
     const int group = warp_of() / 4, column = warp_of() % 4 * 16, from_block = group * VALUES + column;
     bf16 *const staging = s->rows[warp_of()];
-    chain_place c = {(int)blockIdx.y, (int)blockIdx.y / (l.a.value_heads / l.a.key_heads),
-                     (int)blockIdx.z * VALUES * GROUPS, l.a.value_dim - (int)blockIdx.z * VALUES * GROUPS};
-    find_tiles<128 * GROUPS>(l.a.row, blockIdx.x, s->tiles, c.first, c.count);
+    const chain_place c = chain_place_of<GROUPS>(l, s->tiles);
     if (!c.count) return;
-    const chunk_place last = place_of(l.a.row, c.first + c.count - 1);
-    c.begin = place_of(l.a.row, c.first).begin;
-    c.end = last.begin + last.length;
     const int64_t size = (int64_t)l.a.key_dim * l.a.value_dim;
     bf16 *const states =
         (bf16 *)l.a.states + ((int64_t)c.first * l.a.value_heads + c.head) * size + c.column + from_block;
     bf16 *const out_at =
         (bf16 *)l.a.out + c.begin * l.a.out_stride + (int64_t)c.head * l.a.value_dim + c.column + from_block;
+    const bf16 *initial = (const bf16 *)l.a.initial;
     const int columns = c.columns - from_block, chunks = WITH_OUT || l.a.final ? c.count : c.count - 1;
     const float *gammas = l.decay + ((int64_t)c.first * l.a.value_heads + c.head) * CHUNK + CHUNK - 1;
 
@@ -176,7 +70,8 @@ static __global__ void __launch_bounds__(128 * GROUPS, 1) chain_wgmma(const rule
         if (i < chunks) load_stage<GROUPS, WITH_OUT>(s, i, l, c, i);
         copies_commit();
     }
-    first_state(state, l, c, from_block);
+    if (initial) initial += c.begin * l.a.initial_stride + c.head * size + c.column + from_block;
+    first_state(state, initial, l, columns);
     operands(before, state);
     scale(state, *gammas);
     for (int i = 0, stage = 0, next = STAGES - 1; i < chunks; i++) {

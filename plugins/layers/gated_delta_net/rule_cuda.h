@@ -24,7 +24,7 @@
 enum { CHUNK = GDN_CHUNK, MATRIX = CHUNK * CHUNK };
 #define BETA_LEAST 1e-12f /* a smaller beta counts as this one, so that dbeta can be had by division */
 
-/* Which operands can be moved 16 bytes at a time. wgmma: whether all of the forward pass can, and the warpgroup's
+/* Which operands can be moved 16 bytes at a time. wgmma: whether all of the pass can, and the warpgroup's
  * products are there for them. */
 struct rule_fast { int qk, v, out, states, initial, final, dout, dqk, dv, dfinal, dinitial, wgmma; };
 
@@ -146,5 +146,6 @@ int gdn_rule_chain(const st_queue *, const rule_launch *);
 int gdn_rule_chain_wgmma(const st_queue *, const rule_launch *); /* the same if fast.wgmma */
 int gdn_rule_values(const st_queue *, const rule_launch *);
 int gdn_rule_chain_bwd(const st_queue *, const rule_launch *);
+int gdn_rule_chain_bwd_wgmma(const st_queue *, const rule_launch *);
 int gdn_rule_local(const st_queue *, const rule_launch *);
 #endif
