@@ -145,6 +145,7 @@ int gdn_rule_prepare(const st_queue *, const rule_launch *);
 int gdn_rule_chain(const st_queue *, const rule_launch *);
 int gdn_rule_chain_wgmma(const st_queue *, const rule_launch *); /* the same if fast.wgmma */
 int gdn_rule_values(const st_queue *, const rule_launch *);
+int gdn_rule_values_wgmma(const st_queue *, const rule_launch *);
 int gdn_rule_chain_bwd(const st_queue *, const rule_launch *);
 int gdn_rule_chain_bwd_wgmma(const st_queue *, const rule_launch *);
 int gdn_rule_local(const st_queue *, const rule_launch *);

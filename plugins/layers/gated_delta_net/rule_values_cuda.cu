@@ -58,4 +58,7 @@ template <typename T, int DK> static int run(const st_queue *q, const rule_launc
                     (unsigned)((l->a.value_dim + VALUES - 1) / VALUES));
     return rule_start(q, "gdn_rule_values", values<T, DK>, grid, THREADS, sizeof(values_shared<T, DK>), *l);
 }
-int gdn_rule_values(const st_queue *q, const rule_launch *l) { return RULE_BY_TYPE(run, q, l); }
+int gdn_rule_values(const st_queue *q, const rule_launch *l)
+{
+    return l->fast.wgmma ? gdn_rule_values_wgmma(q, l) : RULE_BY_TYPE(run, q, l);
+}
