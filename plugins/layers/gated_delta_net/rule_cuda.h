@@ -149,4 +149,5 @@ int gdn_rule_values_wgmma(const st_queue *, const rule_launch *);
 int gdn_rule_chain_bwd(const st_queue *, const rule_launch *);
 int gdn_rule_chain_bwd_wgmma(const st_queue *, const rule_launch *);
 int gdn_rule_local(const st_queue *, const rule_launch *);
+int gdn_rule_local_wgmma(const st_queue *, const rule_launch *);
 #endif

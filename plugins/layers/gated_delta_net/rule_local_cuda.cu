@@ -128,8 +128,11 @@ DEVICE void square_gradients(local_shared<T, DK> *s, const rule_launch &l, const
                 const float d = r >= c + j ? decay_between(s->sums, r, c + j) * s->k_scale[c + j] : 0;
                 mix[j] = h.f.v[0][n][i + j] * d * s->q_scale[r];
                 low[j] = r > c + j ? -h.e.v[0][n][i + j] * d * s->k_scale[r] : 0;
-                if (r == c + j && r < p.length)
-                    dbeta[r * l.b.dgate_stride] = h.e.v[0][n][i + j] / (s->beta[r] * s->beta[r]);
+                if (r == c + j && r < p.length) {
+                    T beta; /* as A's diagonal has it */
+                    st_from_f32(&beta, s->beta[r]);
+                    dbeta[r * l.b.dgate_stride] = h.e.v[0][n][i + j] / (st_to_f32(beta) * st_to_f32(beta));
+                }
             }
             put2(s->dmix + r * ldc + c, mix[0], mix[1]);
             put2(s->lower + r * ldc + c, low[0], low[1]);
@@ -252,4 +255,7 @@ template <typename T, int DK> static int run(const st_queue *q, const rule_launc
     const dim3 grid((unsigned)l->a.row.n_tiles, (unsigned)l->a.key_heads);
     return rule_start(q, "gdn_rule_local", local<T, DK>, grid, THREADS, sizeof(local_shared<T, DK>), *l);
 }
-int gdn_rule_local(const st_queue *q, const rule_launch *l) { return RULE_BY_TYPE(run, q, l); }
+int gdn_rule_local(const st_queue *q, const rule_launch *l)
+{
+    return l->fast.wgmma ? gdn_rule_local_wgmma(q, l) : RULE_BY_TYPE(run, q, l);
+}
