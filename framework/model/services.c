@@ -52,7 +52,8 @@ int model_embed(st_step *s, int32_t depth, const st_tensor *out)
                        .ids = &ids,
                        .media = m->shape.media ? &media : NULL,
                        .features = m->shape.media ? &m->run.features : NULL,
-                       .out = out});
+                       .out = out,
+                       .group = ST_G_NONE});
     return position_embed(m, out, 0);
 }
 

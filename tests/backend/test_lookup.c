@@ -34,6 +34,33 @@ static void sort_by_id(const st_tensor *ids, const st_tensor *order) /* stable *
     assert_int_equal(at, SLOTS);
 }
 
+/* Of a whole table an id outside it: behind, in front, but not -1, nor one where a picture stands. */
+static void id_outside_is_a_fault(rig *r, const st_lookup *cut)
+{
+    static const int id[] = {FIRST + WORDS, FIRST - 1, 0, FIRST + WORDS - 1, FIRST, -1};
+    double *ids = values(cut->ids);
+    st_lookup a = *cut;
+    a.group = ST_G_NONE;
+    for (int64_t t = 0; t < SLOTS; t++)
+        if (value_of(a.ids, t) >= 0) set_value(a.ids, t, FIRST);
+    for (size_t i = 0; i < ST_COUNT(id); i++) {
+        bool outside = id[i] >= 0 && (id[i] < FIRST || id[i] >= FIRST + WORDS);
+        r->fault = (st_fault){0};
+        set_value(a.ids, 100, id[i]);
+        RUN_OK(r, call_lookup, &a);
+        assert_int_equal(r->fault.code, ST_FAULT_NONE);
+        set_value(a.ids, 100, FIRST);
+        set_value(a.ids, 699, id[i]);
+        RUN_OK(r, call_lookup, &a);
+        assert_int_equal(r->fault.code, outside ? ST_FAULT_RANGE : ST_FAULT_NONE);
+        if (outside) assert_true(r->fault.a == id[i] && r->fault.b == FIRST + WORDS);
+        for (int64_t j = 0; j < WIDE && outside; j++) assert_true(value_of(a.out, 699 * WIDE + j) == 0);
+        set_value(a.ids, 699, FIRST);
+    }
+    set_values(a.ids, ids);
+    free(ids);
+}
+
 static void lookup(rig *r)
 {
     st_tensor *table = NEW_REAL(r, 2, WORDS, WIDE), *features = NEW_REAL(r, 1, IMAGE_ROWS, WIDE),
@@ -57,9 +84,12 @@ static void lookup(rig *r)
                                  : row >= 0 && row < WORDS ? value_of(table, row * WIDE + j) : 0;
         }
     st_lookup a = {
-        .table = table, .ids = ids, .media = media, .features = features, .order = order, .out = out, .first = FIRST};
+        .table = table, .ids = ids, .media = media, .features = features, .order = order, .out = out, .first = FIRST,
+        .group = ST_G_TENSOR};
     RUN_OK(r, call_lookup, &a);
     near_to(r, "lookup", out, want, 0, 0);
+    assert_int_equal(r->fault.code, ST_FAULT_NONE);
+    id_outside_is_a_fault(r, &a);
 
     for (int pass = 0; pass < 3; pass++) {
         set_random(out, 7, -1, 1);

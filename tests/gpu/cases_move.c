@@ -3,13 +3,14 @@
 #include "rig.h"
 
 enum { TABLE, IDS, MEDIA, FEATURES, ORDER, OUT, D_OUT, D_TABLE, D_FEATURES };
-typedef struct lookup { int media; float beta; } lookup;
+typedef struct lookup { int media; float beta; int whole; } lookup; /* whole: the table is not cut over ranks */
 
 static st_lookup lookup_of(gpu *g, const lookup *c)
 {
     return (st_lookup){.table = AT(g, TABLE), .ids = AT(g, IDS), .media = c->media ? AT(g, MEDIA) : NULL,
                        .features = AT(g, FEATURES), .order = AT(g, ORDER), .out = AT(g, OUT), .d_out = AT(g, D_OUT),
-                       .d_table = AT(g, D_TABLE), .d_features = AT(g, D_FEATURES), .first = 100, .beta = c->beta};
+                       .d_table = AT(g, D_TABLE), .d_features = AT(g, D_FEATURES), .first = 100, .beta = c->beta,
+                       .group = c->whole ? ST_G_NONE : ST_G_TENSOR};
 }
 static int call_lookup(const st_queue *q, const st_ops *o, gpu *g, const void *args)
 {
@@ -60,11 +61,17 @@ static void lookups(gpu *g)
             gpu_out(g, D_FEATURES);
             gpu_check(g, "lookup_bwd", call_lookup_bwd, &c, 1e-6, 1e-6);
         }
-    const double far = 30;
+    const double far = 30, outside[] = {140, 99};
     lookup c = {.media = 1, .beta = 1};
     make(g, 1, 8, 0);
     gpu_values(g, MEDIA, &far);
     gpu_faults(g, call_lookup, &c, ST_FAULT_RANGE);
+    for (int i = 0; i < 2; i++) {
+        c = (lookup){.beta = 1, .whole = 1};
+        make(g, 1, 8, 0);
+        gpu_values(g, IDS, &outside[i]);
+        gpu_faults(g, call_lookup, &c, ST_FAULT_RANGE);
+    }
 }
 
 static int call_gather(const st_queue *q, const st_ops *o, gpu *g, const void *args) { return o->gather(q, AT(g, 0), AT(g, 1), AT(g, 2)); }

@@ -52,10 +52,10 @@ static void check_lookup(int32_t type, int64_t cols, int64_t gap, int kind)
     sort_by_id(ids, order);
     st_lookup on_gpu = {.table = &table->gpu, .ids = &ids->gpu, .media = &media->gpu, .features = &features->gpu,
                         .order = &order->gpu, .out = &out->gpu, .d_out = &d_out->gpu, .d_table = &d_table->gpu,
-                        .d_features = &d_features->gpu, .first = FIRST, .beta = 0.25f};
+                        .d_features = &d_features->gpu, .first = FIRST, .beta = 0.25f, .group = ST_G_TENSOR};
     st_lookup on_cpu = {.table = &table->cpu, .ids = &ids->cpu, .media = &media->cpu, .features = &features->cpu,
                         .order = &order->cpu, .out = &out->cpu, .d_out = &d_out->cpu, .d_table = &d_table->cpu,
-                        .d_features = &d_features->cpu, .first = FIRST, .beta = 0.25f};
+                        .d_features = &d_features->cpu, .first = FIRST, .beta = 0.25f, .group = ST_G_TENSOR};
     gpu_run(call_lookup, &on_gpu);
     cpu_run(call_lookup, &on_cpu);
     pair_near("lookup", out, 0);

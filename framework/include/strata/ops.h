@@ -35,10 +35,12 @@ typedef struct st_attn {
 } st_attn;
 /* In place: the first table->dim columns of each head of x [tokens, heads, d]. inverse 1: transposed, for backward. */
 typedef struct st_rope { const st_tensor *x; const st_rotary *table; int32_t inverse, pad; } st_rope;
-/* out[t] = features[media[t]] if media[t] >= 0; table[ids[t] - first] if inside; else 0. Backward sums in `order`:
+/* out[t] = features[media[t]] if media[t] >= 0; table[ids[t] - first] if inside; else 0: a negative id is none, another is some
+ * other rank's when the table is cut over group, and a fault (ST_FAULT_RANGE) for ST_G_NONE. Backward sums in `order`:
  * d_table (acc) = beta * d_table + , d_features (acc) += . */
 typedef struct st_lookup {
     const st_tensor *table, *ids, *media, *features, *order, *out, *d_out, *d_table, *d_features; int64_t first; float beta;
+    uint32_t group;
 } st_lookup;
 /* Linear + cross-entropy, loss and gradient in one call: h [n, H] in chunks of rows sized by `budget` bytes through w
  * [V_local, H] (its first row is word `first`). rows i32 [m]: the rows of h that take part, each once, -1 = none (absent: all);

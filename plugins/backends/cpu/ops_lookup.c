@@ -10,23 +10,35 @@ static int64_t rows_in_piece(size_t row_bytes) { return cpu_max(1, PIECE_BYTES /
 /* ---- lookup ---- */
 typedef struct lookup_job { const st_queue *q; const st_lookup *a; int64_t rows_per; size_t row_bytes; } lookup_job;
 
+/* The row that slot t takes; NULL: zeros. An index that must be inside and is not is a fault. */
+static const void *source_of(const lookup_job *job, int64_t t)
+{
+    const st_lookup *a = job->a;
+    const int32_t *media = check_given(a->media) ? a->media->data : NULL;
+    int64_t id = ((const int32_t *)a->ids->data)[t], row = id - a->first;
+    const st_tensor *from = a->table;
+    if (media && media[t] >= 0) {
+        row = media[t];
+        from = a->features;
+        if (!check_given(from) || row >= from->dim[0]) {
+            cpu_fault(job->q, ST_FAULT_RANGE, row, check_given(from) ? from->dim[0] : 0);
+            return NULL;
+        }
+    } else if (row < 0 || row >= from->dim[0]) {
+        if (id >= 0 && a->group == ST_G_NONE) cpu_fault(job->q, ST_FAULT_RANGE, id, a->first + from->dim[0]);
+        return NULL;
+    }
+    return cpu_at(from->data, row * from->stride[0], st_dtype_size(from->dtype));
+}
+
 static void lookup_piece(void *arg, int64_t piece)
 {
     const lookup_job *job = arg;
     const st_lookup *a = job->a;
-    const int32_t *ids = a->ids->data, *media = check_given(a->media) ? a->media->data : NULL;
     size_t size = st_dtype_size(a->out->dtype);
     int64_t end = cpu_min((piece + 1) * job->rows_per, a->out->dim[0]);
     for (int64_t t = piece * job->rows_per; t < end; t++) {
-        int64_t row = ids[t] - a->first;
-        const void *from = row >= 0 && row < a->table->dim[0] ? cpu_at(a->table->data, row * a->table->stride[0], size)
-                                                              : NULL;
-        if (media && media[t] >= 0) {
-            bool inside = check_given(a->features) && media[t] < a->features->dim[0];
-            from = inside ? cpu_at(a->features->data, media[t] * a->features->stride[0], size) : NULL;
-            if (!inside)
-                cpu_fault(job->q, ST_FAULT_RANGE, media[t], check_given(a->features) ? a->features->dim[0] : 0);
-        }
+        const void *from = source_of(job, t);
         void *to = cpu_at(a->out->data, t * a->out->stride[0], size);
         if (from) memcpy(to, from, job->row_bytes);
         else memset(to, 0, job->row_bytes);

@@ -72,6 +72,7 @@ typedef struct cuda_lookup {
     const int32_t *ids, *media, *order;
     float *part;
     int64_t first, n_order;
+    int32_t uncut, pad; /* 1: the table is whole */
 } cuda_lookup;
 typedef struct cuda_move {
     const int32_t *index;

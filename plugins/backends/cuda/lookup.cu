@@ -15,8 +15,11 @@ DEVICE const cuda_view *source_of(const cuda_lookup &a, int64_t t, int64_t *row,
         st_cuda_fault(faults, ST_FAULT_RANGE, *row, a.features.data ? a.features.rows : 0);
         return NULL;
     }
-    *row = (int64_t)a.ids[t] - a.first;
-    return *row >= 0 && *row < a.table.rows ? &a.table : NULL;
+    int32_t id = a.ids[t];
+    *row = (int64_t)id - a.first;
+    if (*row >= 0 && *row < a.table.rows) return &a.table;
+    if (id >= 0 && a.uncut) st_cuda_fault(faults, ST_FAULT_RANGE, id, a.first + a.table.rows);
+    return NULL;
 }
 
 static __global__ void __launch_bounds__(32 * ROWS)

@@ -17,7 +17,8 @@ int cuda_lookup_op(const st_queue *q, const st_lookup *a)
     q->count(q, 0, 2 * check_bytes(a->out));
     if (q->planning || !n || !cols) return ST_OK;
     cuda_lookup job = {.table = view_of(a->table), .features = view_of(a->features), .out = view_of(a->out),
-                       .ids = a->ids->data, .media = indices(a->media), .first = a->first};
+                       .ids = a->ids->data, .media = indices(a->media), .first = a->first,
+                       .uncut = a->group == ST_G_NONE};
     return cuda_table_of(q)->lookup(q, &job);
 }
 
