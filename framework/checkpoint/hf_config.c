@@ -11,6 +11,7 @@ typedef struct reader {
     const char *path;
     st_error *error;
     json_t *processor; /* preprocessor_config.json beside it; NULL: there is none */
+    bool linear, full; /* the pattern has such a mixer */
 } reader;
 
 static int missing(const reader *r, const char *where, const char *key)
@@ -57,7 +58,7 @@ static bool has_experts(json_t *text) { return json_integer_value(json_object_ge
 static const char *channel_symbol(json_t *text) { return has_experts(text) ? "E" : "-"; }
 
 /* The family's multi-token-prediction layers attend fully, whatever the last block does. */
-static int add_depths(const reader *r, json_t *text, st_buf *pattern)
+static int add_depths(reader *r, json_t *text, st_buf *pattern)
 {
     json_t *v = json_object_get(text, "mtp_num_hidden_layers");
 
@@ -66,10 +67,11 @@ static int add_depths(const reader *r, json_t *text, st_buf *pattern)
         return st_fail(r->error, ST_E_CONFIG,
                        "%s: text_config.mtp_num_hidden_layers must be a whole number from 0 to 64", r->path);
     for (json_int_t i = 0; i < json_integer_value(v); i++) st_buf_printf(pattern, "/*%s", channel_symbol(text));
+    r->full = r->full || json_integer_value(v) > 0;
     return ST_OK;
 }
 
-static int write_pattern(const reader *r, json_t *text, st_buf *out)
+static int write_pattern(reader *r, json_t *text, st_buf *out)
 {
     json_t *types = json_object_get(text, "layer_types");
     int64_t layers, every = 4;
@@ -89,6 +91,8 @@ static int write_pattern(const reader *r, json_t *text, st_buf *out)
         if (types) rc = layer_symbol(r, json_array_get(types, (size_t)i), (size_t)i, &mixer);
         st_buf_add(&pattern, &mixer, 1);
         st_buf_puts(&pattern, channel_symbol(text));
+        if (mixer == 'G') r->linear = true;
+        else r->full = true;
     }
     if (rc == ST_OK) rc = add_depths(r, text, &pattern);
     if (rc == ST_OK) st_buf_printf(out, "pattern = %s\n", pattern.data);
@@ -96,7 +100,17 @@ static int write_pattern(const reader *r, json_t *text, st_buf *out)
     return rc;
 }
 
-static int write_stack(const reader *r, json_t *top, json_t *text, st_buf *out)
+static bool is_family(json_t *top, json_t *text)
+{
+    static const char *const types[] = {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"};
+    const char *type = json_string_value(either(text, top, "model_type"));
+
+    for (size_t i = 0; type && i < ST_COUNT(types); i++)
+        if (!strcmp(type, types[i])) return true;
+    return false;
+}
+
+static int write_stack(reader *r, json_t *top, json_t *text, st_buf *out)
 {
     int64_t hidden, vocab;
     char eps_text[32];
@@ -105,7 +119,7 @@ static int write_stack(const reader *r, json_t *top, json_t *text, st_buf *out)
     ST_TRY(whole(r, text, "text_config", "hidden_size", &hidden));
     ST_TRY(whole(r, text, "text_config", "vocab_size", &vocab));
     st_format_float(json_is_number(eps) ? json_number_value(eps) : 1e-6, eps_text);
-    st_buf_puts(out, "[stack]\n");
+    st_buf_puts(out, is_family(top, text) ? "[stack]\nfamily = qwen3.5\n" : "[stack]\n");
     ST_TRY(write_pattern(r, text, out));
     st_buf_printf(out, "hidden = %lld\nvocab = %lld\nnorm = rms1p\nnorm_eps = %s\ntie_embeddings = %s\n",
                   (long long)hidden, (long long)vocab, eps_text, json_is_true(tie) ? "yes" : "no");
@@ -165,25 +179,42 @@ static int write_experts(const reader *r, json_t *text, st_buf *out)
     return ST_OK;
 }
 
-static int write_layers(const reader *r, json_t *text, st_buf *out)
+static int write_linear(const reader *r, json_t *text, st_buf *out)
 {
-    int64_t nk, nv, dk, dv, taps, heads, kv, d, width;
+    int64_t nk, nv, dk, dv, taps;
 
     ST_TRY(whole(r, text, "text_config", "linear_num_key_heads", &nk));
     ST_TRY(whole(r, text, "text_config", "linear_num_value_heads", &nv));
     ST_TRY(whole(r, text, "text_config", "linear_key_head_dim", &dk));
     ST_TRY(whole(r, text, "text_config", "linear_value_head_dim", &dv));
     ST_TRY(whole(r, text, "text_config", "linear_conv_kernel_dim", &taps));
-    ST_TRY(whole(r, text, "text_config", "num_attention_heads", &heads));
-    ST_TRY(whole(r, text, "text_config", "num_key_value_heads", &kv));
-    ST_TRY(whole(r, text, "text_config", "head_dim", &d));
-    ST_TRY(check_layers(r, text));
     st_buf_printf(out,
                   "\n[layer.G]\nplugin = gated_delta_net\nkey_heads = %lld\nvalue_heads = %lld\nkey_dim = %lld\n"
                   "value_dim = %lld\nconv_kernel = %lld\n",
                   (long long)nk, (long long)nv, (long long)dk, (long long)dv, (long long)taps);
+    return ST_OK;
+}
+
+static int write_attention(const reader *r, json_t *text, st_buf *out)
+{
+    int64_t heads, kv, d;
+
+    ST_TRY(whole(r, text, "text_config", "num_attention_heads", &heads));
+    ST_TRY(whole(r, text, "text_config", "num_key_value_heads", &kv));
+    ST_TRY(whole(r, text, "text_config", "head_dim", &d));
     st_buf_printf(out, "\n[layer.*]\nplugin = attention\nheads = %lld\nkv_heads = %lld\nhead_dim = %lld\n",
                   (long long)heads, (long long)kv, (long long)d);
+    return ST_OK;
+}
+
+/* A section for each symbol of the pattern: one of a symbol that is not there would be refused. */
+static int write_layers(const reader *r, json_t *text, st_buf *out)
+{
+    int64_t width;
+
+    ST_TRY(check_layers(r, text));
+    if (r->linear) ST_TRY(write_linear(r, text, out));
+    if (r->full) ST_TRY(write_attention(r, text, out));
     if (has_experts(text)) return write_experts(r, text, out);
     ST_TRY(whole(r, text, "text_config", "intermediate_size", &width));
     st_buf_printf(out, "\n[layer.-]\nplugin = swiglu\nwidth = %lld\n", (long long)width);
@@ -356,7 +387,7 @@ static int write_encoder(const reader *r, json_t *text, json_t *vision, st_buf *
     return ST_OK;
 }
 
-static int write_all(const reader *r, json_t *top, st_buf *out)
+static int write_all(reader *r, json_t *top, st_buf *out)
 {
     json_t *text = json_object_get(top, "text_config"), *vision = json_object_get(top, "vision_config");
 
@@ -385,7 +416,7 @@ static int read_object(const char *path, st_arena *arena, json_t **out, st_error
 int st_hf_config_spec(const char *path, st_buf *out, st_error *e)
 {
     st_arena *arena = st_arena_create(0);
-    reader r = {path, e, NULL};
+    reader r = {.path = path, .error = e};
     json_t *config = NULL;
     int rc = arena ? read_object(path, arena, &config, e) : st_fail(e, ST_E_NOMEM, "no memory to read %s", path);
 

@@ -28,6 +28,31 @@ must 'it can be planned' exits 0 'head.mtp.2.layers.0' "$strata" plan whole.ini
 sed -i 's/"mtp_num_hidden_layers": 2/"mtp_num_hidden_layers": -2/' "$model/config.json"
 must 'a wrong number is refused' exits 1 'mtp_num_hidden_layers must be' "$strata" spec from-hf "$model"
 
+# ---- layers of one kind ----
+# can_train PATTERN: what is written has that pattern, and the check finds nothing wrong
+can_train() {
+    rm -f kind.ini
+    "$strata" spec from-hf "$model" -o kind.ini && grep -qx "pattern = $1" kind.ini && "$strata" check kind.ini
+}
+golden=$ST_SRCDIR/tests/golden/dense-vl/config.json
+sed 's/"linear_attention"/"full_attention"/' "$golden" > "$model/config.json"
+must 'without linear layers there is no section for them' can_train '\*-\*-\*-\*-'
+sed -i '/"linear_/d' "$model/config.json"
+must 'nor are their keys needed' can_train '\*-\*-\*-\*-'
+sed 's/"full_attention"/"linear_attention"/' "$golden" > "$model/config.json"
+must 'without attention there is none for it' can_train 'G-G-G-G-'
+sed -i 's/"num_hidden_layers": 4,/&\n"mtp_num_hidden_layers": 1,/' "$model/config.json"
+must 'depths have attention' can_train 'G-G-G-G-/\*-'
+sed -i '/"linear_num_key_heads"/d' "$model/config.json"
+must 'keys of layers that are there are needed' exits 1 'text_config has no linear_num_key_heads' "$strata" spec from-hf "$model"
+
+# ---- the family ----
+cp "$golden" "$model/config.json"
+must 'the family is named' writes 'family = qwen3.5'
+must 'as it is for experts' exits 0 'family = qwen3.5' "$strata" spec from-hf "$ST_SRCDIR/tests/golden/moe-small"
+sed -i 's/"model_type": "qwen3_5_text"/"model_type": "other"/' "$model/config.json"
+must 'no other' sh -c '! "$0" spec from-hf "$1" | grep family' "$strata" "$model"
+
 # ---- what the processor's file says of pictures ----
 cp "$ST_SRCDIR/tests/golden/dense-vl/config.json" "$model/"
 processor() { printf '%s\n' "$1" > "$model/preprocessor_config.json"; }
