@@ -23,6 +23,9 @@ const char *st_code_name(int code); /* "config", "abi", ... */
 typedef struct st_diag { st_error error; char line_text[256]; int32_t caret, warning; } st_diag;
 typedef struct st_diags { int32_t n, errors, warnings; st_diag item[ST_DIAGS_MAX]; } st_diags;
 int st_diags_add(st_diags *, const st_error *, const char *line_text, bool warning); /* -> the error's code */
+/* A mistake in words, code ST_E_CONFIG, at a place in a file of the user's. hint NULL or "": none. */
+typedef struct st_place { const char *file; int32_t line, column; const char *line_text; } st_place;
+int st_diags_vfail(st_diags *, const st_place *, bool warning, const char *hint, const char *fmt, va_list);
 void st_diags_print(const st_diags *, FILE *); /* file:line:column: error: message, line, caret, detail, hint */
 
 /* ---- arenas (arena.c): bump blocks, freed as a whole. struct st_arena is what plugins see as st_arena. ---- */

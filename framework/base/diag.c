@@ -54,6 +54,16 @@ int st_diags_add(st_diags *all, const st_error *e, const char *line_text, bool w
     return e->code;
 }
 
+int st_diags_vfail(st_diags *all, const st_place *at, bool warning, const char *hint, const char *fmt, va_list ap)
+{
+    st_error e = {0};
+    char text[sizeof e.message];
+    vsnprintf(text, sizeof text, fmt, ap);
+    st_fail_at(&e, ST_E_CONFIG, at->file, at->line, at->column, "%s", text);
+    if (hint && hint[0]) st_error_hint(&e, "%s", hint);
+    return st_diags_add(all, &e, at->line_text, warning);
+}
+
 static void print_caret(const st_diag *d, FILE *to)
 {
     fputs("    ", to);

@@ -20,15 +20,11 @@ static void note(binding *b, int code)
 static void warn(binding *b, const st_value *v, const char *hint, const char *fmt, ...) ST_PRINTF(4, 5);
 static void warn(binding *b, const st_value *v, const char *hint, const char *fmt, ...)
 {
-    char text[512];
-    st_error e = {0};
+    const st_place at = {v->file, v->line, ((const st_entry *)v)->key_column, v->line_text};
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    st_diags_vfail(b->diags, &at, true, hint, fmt, ap);
     va_end(ap);
-    st_fail_at(&e, ST_E_CONFIG, v->file, v->line, ((const st_entry *)v)->key_column, "%s", text);
-    if (hint && hint[0]) st_error_hint(&e, "%s", hint);
-    st_diags_add(b->diags, &e, v->line_text, true);
 }
 
 /* A wrong table or default is not the user's fault. */

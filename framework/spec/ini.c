@@ -29,16 +29,13 @@ typedef struct reader {
 static int refuse(reader *r, int32_t column, const char *hint, const char *fmt, ...) ST_PRINTF(4, 5);
 static int refuse(reader *r, int32_t column, const char *hint, const char *fmt, ...)
 {
-    st_error e = {0};
-    char text[sizeof e.message];
+    const st_place at = {r->name, r->line, column, r->item.line_text};
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    int rc = st_diags_vfail(r->diags, &at, false, hint, fmt, ap);
     va_end(ap);
-    st_fail_at(&e, ST_E_CONFIG, r->name, r->line, column, "%s", text);
-    if (hint) st_error_hint(&e, "%s", hint);
-    if (r->first_code == ST_OK) r->first_code = ST_E_CONFIG;
-    return st_diags_add(r->diags, &e, r->item.line_text, false);
+    if (r->first_code == ST_OK) r->first_code = rc;
+    return rc;
 }
 
 static bool is_blank(char c)

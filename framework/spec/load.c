@@ -35,15 +35,12 @@ static int refuse(reading *r, const st_ini_item *at, int32_t column, const char 
     ST_PRINTF(5, 6);
 static int refuse(reading *r, const st_ini_item *at, int32_t column, const char *hint, const char *fmt, ...)
 {
-    st_error e = {0};
-    char text[sizeof e.message];
+    const st_place place = {r->name, at->line, column, at->line_text};
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    int rc = st_diags_vfail(r->diags, &place, false, hint, fmt, ap);
     va_end(ap);
-    st_fail_at(&e, ST_E_CONFIG, r->name, at->line, column, "%s", text);
-    if (hint) st_error_hint(&e, "%s", hint);
-    return note(r, st_diags_add(r->diags, &e, at->line_text, false));
+    return note(r, rc);
 }
 
 static int no_memory(reading *r)

@@ -3,42 +3,38 @@
 #include "spec/store.h"
 #include <string.h>
 
-static int add(const st_spec *s, st_diags *diags, const st_value *v, int code, int column, const char *hint,
-               const char *text)
+static st_place place_of(const st_spec *s, const st_value *v, int column)
 {
-    st_error e = {0};
-    st_fail_at(&e, code, v ? v->file : s->path, v ? v->line : 0, column, "%s", text);
-    if (hint && hint[0]) st_error_hint(&e, "%s", hint);
-    return st_diags_add(diags, &e, v ? v->line_text : NULL, false);
+    if (!v) return (st_place){.file = s->path};
+    return (st_place){v->file, v->line, column, v->line_text};
 }
 
 int st_spec_fail(const st_spec *s, st_diags *diags, const st_value *v, const char *hint, const char *fmt, ...)
 {
-    char text[512];
+    const st_place at = place_of(s, v, v ? v->column : 0);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    int rc = st_diags_vfail(diags, &at, false, hint, fmt, ap);
     va_end(ap);
-    return add(s, diags, v, ST_E_CONFIG, v ? v->column : 0, hint, text);
+    return rc;
+}
+
+/* A section made by --set alone is shown at its first key. */
+static st_place place_of_section(const st_spec *s, const char *section)
+{
+    const st_section *x = st_spec_section((st_spec *)s, section, false);
+    if (x && x->file) return (st_place){x->file, x->line, x->column, x->line_text};
+    return place_of(s, x && x->n_values ? x->value[0] : NULL, 0);
 }
 
 int st_spec_fail_section(const st_spec *s, st_diags *diags, const char *section, const char *hint, const char *fmt, ...)
 {
-    const st_section *x = st_spec_section((st_spec *)s, section, false);
-    char text[512];
-    st_value at = {0};
+    const st_place at = place_of_section(s, section);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    int rc = st_diags_vfail(diags, &at, false, hint, fmt, ap);
     va_end(ap);
-    if (!x || !x->file) {
-        const st_value *first = x && x->n_values ? x->value[0] : NULL; /* made by --set alone */
-        return add(s, diags, first, ST_E_CONFIG, 0, hint, text);
-    }
-    at.file = x->file;
-    at.line = x->line;
-    at.line_text = x->line_text;
-    return add(s, diags, &at, ST_E_CONFIG, x->column, hint, text);
+    return rc;
 }
 
 int st_spec_fail_key(const st_spec *s, st_diags *diags, const char *section, const char *key, const char *hint,
@@ -46,13 +42,13 @@ int st_spec_fail_key(const st_spec *s, st_diags *diags, const char *section, con
 {
     const st_param *p = st_spec_param(s, section, key);
     const st_value *v = p ? st_spec_current(s, section, p) : NULL;
-    char text[512];
+    const bool given = v && v->origin != ST_FROM_DEFAULT;
+    const st_place at = given ? place_of(s, v, v->column) : place_of_section(s, section);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    int rc = st_diags_vfail(diags, &at, false, hint, fmt, ap);
     va_end(ap);
-    if (v && v->file && v->origin != ST_FROM_DEFAULT) return add(s, diags, v, ST_E_CONFIG, v->column, hint, text);
-    return st_spec_fail_section(s, diags, section, hint, "%s", text);
+    return rc;
 }
 
 int st_spec_fail_inside(const st_spec *s, st_diags *diags, const st_value *v, const st_error *inner)
@@ -102,10 +98,11 @@ static void hint_for_key(const st_spec *s, const st_section *x, const char *key,
 
 static int unknown_key(const st_spec *s, const st_section *x, const st_value *v, st_diags *diags)
 {
-    char hint[256] = "", text[512];
+    char hint[256] = "";
+    st_value at = *v;
     if (diags->errors < ST_DIAGS_MAX) hint_for_key(s, x, v->key, hint, sizeof hint); /* later ones are only counted */
-    snprintf(text, sizeof text, "[%s] has no key \"%s\"", x->name, v->key);
-    return add(s, diags, v, ST_E_CONFIG, ((const st_entry *)v)->key_column, hint, text);
+    at.column = ((const st_entry *)v)->key_column;
+    return st_spec_fail(s, diags, &at, hint, "[%s] has no key \"%s\"", x->name, v->key);
 }
 
 static int unknown_section(const st_spec *s, const st_section *x, st_diags *diags)
