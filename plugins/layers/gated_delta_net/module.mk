@@ -34,10 +34,12 @@ plugins_delta_rule_cpu_la_CPPFLAGS = $(AM_CPPFLAGS) -DGDN_PLUGIN='"delta_rule"'
 plugins_delta_rule_cpu_la_LIBADD = $(gdn_levels) -lm
 plugins_delta_rule_cpu_la_LDFLAGS = $(MODULE_LDFLAGS)
 
-gdn_cuda_sources = $(gdn_dir)/conv_cuda.cu $(gdn_dir)/rows_cuda.cu $(gdn_dir)/rule_cuda.cu $(gdn_dir)/rule_prepare_cuda.cu \
-  $(gdn_dir)/rule_chain_cuda.cu $(gdn_dir)/rule_chain_wgmma_cuda.cu $(gdn_dir)/rule_values_cuda.cu \
-  $(gdn_dir)/rule_chain_bwd_cuda.cu $(gdn_dir)/rule_local_cuda.cu \
-  $(gdn_dir)/rule_values_wgmma_cuda.cu $(gdn_dir)/rule_chain_bwd_wgmma_cuda.cu $(gdn_dir)/rule_local_wgmma_cuda.cu
+gdn_cuda_sources = $(gdn_dir)/conv_cuda.cu $(gdn_dir)/rows_cuda.cu $(gdn_dir)/rule_cuda.cu \
+  $(gdn_dir)/rule_prepare_cuda.cu $(gdn_dir)/rule_prepare_bf16_cuda.cu \
+  $(gdn_dir)/rule_chain_cuda.cu $(gdn_dir)/rule_chain_wgmma_cuda.cu \
+  $(gdn_dir)/rule_values_cuda.cu $(gdn_dir)/rule_values_wgmma_cuda.cu \
+  $(gdn_dir)/rule_chain_bwd_cuda.cu $(gdn_dir)/rule_chain_bwd_wgmma_cuda.cu \
+  $(gdn_dir)/rule_local_cuda.cu $(gdn_dir)/rule_local_wgmma_cuda.cu
 gdn_cuda_headers = $(gdn_dir)/kernels_cuda.h $(gdn_dir)/tile_cuda.h $(gdn_dir)/rule_cuda.h $(gdn_dir)/chain_cuda.h \
   $(gdn_dir)/chain_wgmma_cuda.h
 EXTRA_DIST += $(gdn_cuda_headers)

@@ -97,19 +97,23 @@ template <int THREADS> DEVICE void find_tiles(const gdn_row &row, int segment, i
     first = shared[0];
     count = shared[1];
 }
-/* Running sums of g over the chunk, by one warp; `sums` may be read after a barrier. */
-DEVICE void sum_decays(double *sums, const float *g, int64_t stride, int length)
+/* Running sums of g over the chunk, by one warp: those of rows 2 lane and 2 lane + 1. */
+DEVICE void decay_sums(const float *g, int64_t stride, int length, double &first, double &second)
 {
     const int lane = lane_of();
-    const double first = 2 * lane < length ? (double)g[2 * lane * stride] : 0;
-    const double second = 2 * lane + 1 < length ? (double)g[(2 * lane + 1) * stride] : 0;
-    double sum = first + second;
+    const double before = 2 * lane < length ? (double)g[2 * lane * stride] : 0;
+    const double last = 2 * lane + 1 < length ? (double)g[(2 * lane + 1) * stride] : 0;
+    second = before + last;
     for (int step = 1; step < 32; step *= 2) {
-        const double below = __shfl_up_sync(0xffffffffu, sum, step);
-        if (lane >= step) sum += below;
+        const double below = __shfl_up_sync(0xffffffffu, second, step);
+        if (lane >= step) second += below;
     }
-    sums[2 * lane] = sum - second;
-    sums[2 * lane + 1] = sum;
+    first = second - last;
+}
+/* The same into `sums`, which may be read after a barrier. */
+DEVICE void sum_decays(double *sums, const float *g, int64_t stride, int length)
+{
+    decay_sums(g, stride, length, sums[2 * lane_of()], sums[2 * lane_of() + 1]);
 }
 DEVICE float decay_between(const double *sums, int i, int j) { return expf((float)(sums[i] - sums[j])); }
 
@@ -142,6 +146,7 @@ static inline int rule_start(const st_queue *q, const char *name, void (*kernel)
 
 /* The steps, each in a file of its own. */
 int gdn_rule_prepare(const st_queue *, const rule_launch *);
+int gdn_rule_prepare_bf16(const st_queue *, const rule_launch *); /* the same of bf16 */
 int gdn_rule_chain(const st_queue *, const rule_launch *);
 int gdn_rule_chain_wgmma(const st_queue *, const rule_launch *); /* the same if fast.wgmma */
 int gdn_rule_values(const st_queue *, const rule_launch *);

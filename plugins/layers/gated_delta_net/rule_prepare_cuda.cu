@@ -167,4 +167,8 @@ template <typename T, int DK> static int run(const st_queue *q, const rule_launc
     const dim3 grid((unsigned)l->a.row.n_tiles, (unsigned)l->a.key_heads);
     return rule_start(q, "gdn_rule_prepare", prepare<T, DK>, grid, THREADS, sizeof(prepare_shared<T, DK>), *l);
 }
-int gdn_rule_prepare(const st_queue *q, const rule_launch *l) { return RULE_BY_TYPE(run, q, l); }
+int gdn_rule_prepare(const st_queue *q, const rule_launch *l)
+{
+    if (l->a.dtype == ST_BF16) return gdn_rule_prepare_bf16(q, l);
+    return l->a.key_dim > 64 ? run<float, 128>(q, l) : run<float, 64>(q, l);
+}
