@@ -285,8 +285,7 @@ static void print_text(const plans *all, const char *path, FILE *out)
 {
     const planned *p = &all->of[0];
 
-    fprintf(out, "%s\n\npattern    %s\nbackend    %s, %s\n", path, st_model_pattern(p->model),
-            st_model_backend(p->model), cli_dtype(st_model_dtype(p->model)));
+    fprintf(out, "%s\n\npattern    %s\nbackend    %s\n", path, st_model_pattern(p->model), st_model_choice(p->model));
     print_stack(p, out);
     cli_print_parts(p->model, out);
     if (!one_rank(all)) print_ranks(all, out);

@@ -30,6 +30,7 @@ must 'a wrong key is told' exits 1 'did you mean "hidden"?' "$strata" plan recei
 cat > small.ini << 'EOF'
 [run]
 precision = f32
+backend = cpu
 steps = 1
 [schedule]
 lr = 1e-3
@@ -71,7 +72,7 @@ must 'with zero = 1 they are scattered, weights gathered, squares of the one gro
 must_not 'so none are summed whole' 'not said' counts 8 1 "\"all_reduce\": $((2 * 7 * all * 4 / 8)).0"
 # weights in bf16, with a master in f32
 share=$(fill $(((all + 7) / 8)) 64)
-sed 's/^precision = f32/precision = bf16\nbackend = cuda/' small.ini > half.ini && mv small.ini f32.ini && mv half.ini small.ini
+sed 's/^precision = f32/precision = bf16/; s/^backend = cpu/backend = cuda/' small.ini > half.ini && mv small.ini f32.ini && mv half.ini small.ini
 must 'in bf16 masters are shared out too, and half as much is gathered' counts 8 1 "\"weights\": $((8 * share * 2))" \
     "\"gradients\": $((8 * share * 4))" "\"optimizer\": $((3 * share * 4))" "\"all_gather\": $((7 * share * 2)).0" \
     "\"reduce_scatter\": $((7 * share * 4)).0"
@@ -82,10 +83,12 @@ must 'a rank has its part of the work' sh -c '"$0" plan small.ini --json > one &
 columns() { printf '  %-24s' "$1"; shift; printf ' %22s' "$@"; }
 must 'several numbers of ranks stand in one table' exits 0 "$(columns ranks 1 2 8)" "$strata" plan small.ini --ranks 1,2,8
 must 'with rows' exits 0 "$(columns 'rows of a rank' 8 4 1)" "$strata" plan small.ini --ranks 1,2 --ranks 8
+must 'the backend is told as check tells it' sh -c 'test "$("$0" plan small.ini --ranks 1,2 | grep "^backend")" = \
+    "$("$0" check small.ini --set dataset.train.plugin=mock | grep "^backend")"' "$strata"
 must 'as JSON an array' exits 0 '"plans": [' "$strata" plan small.ini --ranks 1,8 --json
 must 'of as many' sh -c 'test "$("$0" plan small.ini --ranks 1,2,8 --json | grep -c "\"memory_bytes\"")" = 3' "$strata"
 largest() {
-    small timeout 5 "$strata" plan qwen35-vl-397b-a17b --set batch.rows=4096 --ranks 1,8,64,512,4096 "$@"
+    small timeout 5 "$strata" plan qwen35-vl-397b-a17b --set run.backend=cpu --set batch.rows=4096 --ranks 1,8,64,512,4096 "$@"
 }
 must 'five plans of the largest model take seconds' exits 0 "$(columns 'rows of a rank' 4,096 512 64 8 1)" largest
 must 'loads of experts are summed over ranks' exits 0 '  tokens all_reduce ' largest
