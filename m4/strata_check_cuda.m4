@@ -2,7 +2,7 @@
 #
 # STRATA_CHECK_CUDA
 #
-# Looks for the CUDA compiler, runtime and cuBLAS, and for NCCL. All are optional; what was asked for by name and cannot be
+# Looks for the CUDA compiler, runtime and cuBLAS, for NCCL, and for the headers of cuDNN. All are optional; what was asked for by name and cannot be
 # used is an error. Nothing here touches the flags of C objects: whoever builds kernels uses
 #
 #   NVCC, NVCCFLAGS              the compiler and the user's flags for it (both precious)
@@ -10,9 +10,10 @@
 #   CUDA_ARCHS, CUDA_VERSION     what kernel modules say of themselves: "sm_90a,sm_100a", "13.0"
 #   CUDA_CPPFLAGS, CUDA_LDFLAGS  where headers and libraries are
 #   CUDA_LIBS, NCCL_LIBS         runtime with cuBLAS; NCCL (empty without)
-#   HAVE_CUDA, HAVE_NCCL         Automake conditionals
+#   CUDNN_CPPFLAGS               -DCUDA_WITH_CUDNN or nothing: its library is opened at run time, so nothing is linked
+#   HAVE_CUDA, HAVE_CUDNN, HAVE_NCCL  Automake conditionals
 #
-# For the summary: strata_cuda_result and strata_nccl_result, each "no (why)" or what was found.
+# For the summary: strata_cuda_result, strata_cudnn_result and strata_nccl_result, each "no (why)" or what was found.
 AC_DEFUN([STRATA_CHECK_CUDA], [
 AC_ARG_WITH([cuda],
   [AS_HELP_STRING([--with-cuda@<:@=DIR@:>@], [build CUDA kernels, with the toolkit in DIR @<:@default: if nvcc works@:>@])],
@@ -23,6 +24,9 @@ AC_ARG_WITH([cuda-arch],
 AC_ARG_WITH([nccl],
   [AS_HELP_STRING([--with-nccl], [build NCCL communication @<:@default: with CUDA, if found@:>@])],
   [], [with_nccl=auto])
+AC_ARG_WITH([cudnn],
+  [AS_HELP_STRING([--with-cudnn], [build attention by cuDNN, opened at run time @<:@default: with CUDA, if its headers are found@:>@])],
+  [], [with_cudnn=auto])
 AC_ARG_VAR([NVCC], [CUDA compiler])
 AC_ARG_VAR([NVCCFLAGS], [flags for the CUDA compiler])
 
@@ -39,7 +43,9 @@ CUDA_CPPFLAGS=
 CUDA_LDFLAGS=
 CUDA_LIBS=
 CUDA_VERSION=
+CUDNN_CPPFLAGS=
 NCCL_LIBS=
+strata_cudnn_result='no (needs CUDA)'
 strata_nccl_result='no (needs CUDA)'
 AS_IF([test "x$with_cuda" = xno], [strata_cuda_result='no (--without-cuda)'], [_STRATA_FIND_CUDA])
 AS_CASE([$with_cuda:$strata_cuda_result],
@@ -50,6 +56,14 @@ AS_CASE([$with_nccl:$strata_cuda_result],
   [no:*], [strata_nccl_result='no (--without-nccl)'],
   [*:no*], [],
   [_STRATA_FIND_NCCL])
+AS_CASE([$with_cudnn:$strata_cuda_result],
+  [no:*], [strata_cudnn_result='no (--without-cudnn)'],
+  [*:no*], [],
+  [_STRATA_FIND_CUDNN])
+AS_CASE([$with_cudnn:$strata_cudnn_result],
+  [no:*|auto:*], [],
+  [*:no*], [AC_MSG_ERROR([--with-cudnn was given, but cuDNN cannot be used: $strata_cudnn_result
+  On Debian with NVIDIA's repository: apt-get install libcudnn9-dev-cuda-13])])
 AS_CASE([$with_nccl:$strata_nccl_result],
   [no:*|auto:*], [],
   [*:no*], [AC_MSG_ERROR([--with-nccl was given, but NCCL cannot be used: $strata_nccl_result
@@ -61,8 +75,10 @@ AC_SUBST([CUDA_VERSION])
 AC_SUBST([CUDA_CPPFLAGS])
 AC_SUBST([CUDA_LDFLAGS])
 AC_SUBST([CUDA_LIBS])
+AC_SUBST([CUDNN_CPPFLAGS])
 AC_SUBST([NCCL_LIBS])
 AM_CONDITIONAL([HAVE_CUDA], [test -n "$CUDA_LIBS"])
+AM_CONDITIONAL([HAVE_CUDNN], [test -n "$CUDNN_CPPFLAGS"])
 AM_CONDITIONAL([HAVE_NCCL], [test -n "$NCCL_LIBS"])
 ])
 
@@ -117,6 +133,21 @@ AS_IF([test -n "$CUDA_LIBS"],
    AC_MSG_RESULT([no])])
 CPPFLAGS=$strata_save_CPPFLAGS
 LDFLAGS=$strata_save_LDFLAGS
+])
+
+# Sets strata_cudnn_result, and on success CUDNN_CPPFLAGS.
+AC_DEFUN([_STRATA_FIND_CUDNN], [
+strata_save_CPPFLAGS=$CPPFLAGS
+CPPFLAGS="$CPPFLAGS $CUDA_CPPFLAGS"
+AC_MSG_CHECKING([for the headers of cuDNN 9])
+AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <cuda_runtime_api.h>
+#include <cudnn_graph.h>]], [[cudnnBackendDescriptor_t part = 0;
+return (int)CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC + (part != 0);]])],
+  [CUDNN_CPPFLAGS=-DCUDA_WITH_CUDNN
+   strata_cudnn_result='yes (its library is opened at run time)'],
+  [strata_cudnn_result='no (cudnn_graph.h of cuDNN 9 not found)'])
+AC_MSG_RESULT([$strata_cudnn_result])
+CPPFLAGS=$strata_save_CPPFLAGS
 ])
 
 # Sets strata_nccl_result, and on success NCCL_LIBS.

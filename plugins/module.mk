@@ -4,7 +4,7 @@
 # ptxas says of registers and spills is kept beside the object, for tests/build/registers.sh.
 SUFFIXES = .cu
 CUDA_NEEDS = $(nobase_include_HEADERS) $(dist_stratainclude_HEADERS)
-CUDA_MODULE_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS:-I%=-isystem %) \
+CUDA_MODULE_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS:-I%=-isystem %) $(CUDNN_CPPFLAGS) \
   -DST_CUDA_TOOLCHAIN='"cuda $(CUDA_VERSION)"' -DST_CUDA_ARCHS='"$(CUDA_ARCHS)"'
 CUDA_COMPILE = $(LIBTOOL) $(AM_V_lt) --tag=CC --mode=compile $(NVCC) -forward-unknown-to-host-compiler $(CUDA_GENCODE) \
   -std=c++17 -O3 -lineinfo -fno-exceptions -fno-rtti -fvisibility=hidden -Wall -Xptxas -v,-warn-spills,-warn-lmem-usage \

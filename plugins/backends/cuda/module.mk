@@ -37,6 +37,7 @@ cuda_kernels = \
 cuda_kernel_headers = \
   $(cuda_dir)/attention.h \
   $(cuda_dir)/attention_tile.h \
+  $(cuda_dir)/cudnn_plan.h \
   $(cuda_dir)/cuda.h \
   $(cuda_dir)/device_cuda.h \
   $(cuda_dir)/kernel.h \
@@ -48,6 +49,9 @@ if HAVE_CUDA
 plugins_LTLIBRARIES += plugins/cuda-cuda.la
 plugins_cuda_cuda_la_SOURCES = $(cuda_dir)/device_cuda.c $(cuda_dir)/module_cuda.c $(cuda_dir)/product_cuda.c $(cuda_kernels)
 plugins_cuda_cuda_la_CPPFLAGS = $(CUDA_MODULE_CPPFLAGS)
+if HAVE_CUDNN
+plugins_cuda_cuda_la_SOURCES += $(cuda_dir)/cudnn_plan.c
+endif
 plugins_cuda_cuda_la_LDFLAGS = $(MODULE_LDFLAGS) $(CUDA_LDFLAGS)
 plugins_cuda_cuda_la_LIBADD = $(CUDA_LIBS)
 $(cuda_kernels:.cu=.lo): $(cuda_kernel_headers) $(CUDA_NEEDS)
