@@ -1,219 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_attention.c - attention of the cuda backend against the cpu backend in f64, on the same rounded inputs. Both are
- * loaded straight from their modules: from the folder ST_MODULES, or those of the build folder. Where no GPU can be
- * used every test is skipped, with the reason. The last test prints times. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-#include <dlfcn.h>
-#include <math.h>
+/* test_attention.c - attention of the cuda backend against the cpu backend in f64, on the same rounded inputs: by own kernels,
+ * and forward by cuDNN where it is found. Where no GPU can be used every test is skipped, with the reason. The last tests
+ * print times. */
+#include "attention_sides.h"
 #include <stdio.h>
-#include <strata/backend.h>
 
-/* ---- both backends ---- */
-enum { ROOM = 512 << 20, SPANS = 8 };
-typedef struct side {
-    const st_backend_ops *backend;
-    st_device *device;
-    st_queue q; /* must be found from its address */
-    char *scratch;
-    size_t taken;
-    char message[512];
-} side;
-static side cpu, gpu;
-
-static int host_fail(st_error *e, int code, const char *file, int line, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    if (e) {
-        e->code = code;
-        vsnprintf(e->message, sizeof e->message, fmt, args);
-    }
-    va_end(args);
-    return code;
-}
-static void host_log(const st_host *host, uint32_t level, const char *who, const char *fmt, ...) {}
-static const st_host host = {.size = sizeof host, .log = host_log, .fail = host_fail};
-
-static side *side_of(const st_queue *q) { return (side *)((char *)(uintptr_t)q - offsetof(side, q)); }
-static void *take(const st_queue *q, size_t bytes)
-{
-    side *s = side_of(q);
-    size_t at = s->taken;
-    s->taken += (bytes + 255) / 256 * 256;
-    return s->taken > ROOM ? NULL : s->scratch + at;
-}
-static void add_count(const st_queue *q, double flops, double bytes) {}
-static int queue_fail(const st_queue *q, int code, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(side_of(q)->message, sizeof side_of(q)->message, fmt, args);
-    va_end(args);
-    return code;
-}
-
-static void *entry(const char *module, const char *name)
-{
-    const char *folder = getenv("ST_MODULES"), *build = getenv("ST_BUILDDIR");
-    char path[4096];
-    snprintf(path, sizeof path, "%s%s/%s.so",
-             folder  ? folder
-             : build ? build
-                     : ".",
-             folder ? "" : "/plugins/.libs", module);
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!handle) print_message("%s\n", dlerror());
-    return handle ? dlsym(handle, name) : NULL;
-}
-
-static void open_side(side *s, const char *module, const st_kernels *kernels)
-{
-    st_error e = {0};
-    st_plugin_fn get = (st_plugin_fn)entry(module, "st_plugin_v1");
-    assert_non_null(get);
-    s->backend = get()->ops;
-    void *self = calloc(1, get()->self_size + 1);
-    if (s->backend->open(self, &host, 0, kernels, &s->device, &e)) fail_msg("%s: %s", module, e.message);
-    free(self);
-    s->q = (st_queue){.size = sizeof s->q, .layer = 7, .scratch = take, .count = add_count, .fail = queue_fail};
-    assert_int_equal(s->backend->queue(s->device, 0, &s->q), ST_OK);
-    assert_int_equal(s->backend->alloc(s->device, ST_MEM_DEVICE, ROOM, (void **)&s->scratch), ST_OK);
-    assert_int_equal(s->backend->alloc(s->device, ST_MEM_DEVICE, sizeof(st_fault), (void **)&s->q.fault), ST_OK);
-}
-
-static const char *why_not; /* no GPU */
-static int open_both(void **state)
-{
-    st_plugin_fn get = (st_plugin_fn)entry("cuda", "st_plugin_v1");
-    if (!get) return -1;
-    const st_kernels *(*kernels)(void) = (const st_kernels *(*)(void))entry("cuda-cuda", "st_kernels_v1");
-    if (!kernels) return -1;
-    open_side(&cpu, "cpu", NULL);
-    open_side(&gpu, "cuda", kernels());
-    return 0;
-}
-/* A module that is not found is the setup's to tell. */
-static bool gpu_there(void)
-{
-    st_plugin_fn get = (st_plugin_fn)entry("cuda", "st_plugin_v1");
-    return !get || ((const st_backend_ops *)get()->ops)->count(NULL, &host, &why_not) > 0;
-}
-
-static void to_gpu(void *to, const void *from, size_t n)
-{
-    assert_int_equal(gpu.backend->copy(&gpu.q, to, from, n), ST_OK);
-    assert_int_equal(gpu.backend->sync(gpu.device, NULL), ST_OK);
-}
-
-/* ---- tensors: the same layout twice, f64 on the host and `type` on the GPU ---- */
-typedef struct pair {
-    st_tensor cpu, gpu;
-    int64_t n;     /* elements of memory, gaps included */
-    double *value; /* memory of cpu */
-    void *staged;  /* as on the GPU */
-} pair;
-#define GAP_VALUE 777.0
-
-static uint16_t to_bf16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, 4);
-    if (isnan(x)) return 0x7fc0;
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-static float from_bf16(uint16_t x)
-{
-    uint32_t bits = (uint32_t)x << 16;
-    float y;
-    memcpy(&y, &bits, 4);
-    return y;
-}
-static double staged_at(const pair *p, int64_t i)
-{
-    if (p->gpu.dtype == ST_BF16) return from_bf16(((uint16_t *)p->staged)[i]);
-    return p->gpu.dtype == ST_F32 ? (double)((float *)p->staged)[i] : ((int32_t *)p->staged)[i];
-}
-
-/* All of its memory, rounded to the GPU's type on both sides. */
-static void upload(pair *p)
-{
-    for (int64_t i = 0; i < p->n; i++) {
-        if (p->gpu.dtype == ST_BF16) ((uint16_t *)p->staged)[i] = to_bf16((float)p->value[i]);
-        else ((float *)p->staged)[i] = (float)p->value[i];
-        p->value[i] = staged_at(p, i);
-    }
-    to_gpu(p->gpu.data, p->staged, (size_t)p->n * st_dtype_size(p->gpu.dtype));
-}
-static void download(pair *p)
-{
-    assert_int_equal(gpu.backend->copy(&gpu.q, p->staged, p->gpu.data, (size_t)p->n * st_dtype_size(p->gpu.dtype)),
-                     ST_OK);
-    assert_int_equal(gpu.backend->sync(gpu.device, NULL), ST_OK);
-}
-
-/* (rows, heads, d) with `gap` elements between heads and behind a row. */
-static pair new_pair(int32_t type, int64_t rows, int64_t heads, int64_t d, int64_t gap)
-{
-    pair p = {.n = rows * (heads * (d + gap) + gap) + 8};
-    p.value = malloc(sizeof(double) * (size_t)p.n);
-    for (int64_t i = 0; i < p.n; i++) p.value[i] = GAP_VALUE;
-    st_tensor t = {.dim = {rows, heads, d, 1}, .stride = {heads * (d + gap) + gap, d + gap, 1, 1}, .nd = 3};
-    if (d == 1) t.nd = 2; /* statistics */
-    p.cpu = p.gpu = t;
-    p.cpu.dtype = ST_F64;
-    p.cpu.data = p.value;
-    p.gpu.dtype = type;
-    size_t bytes = (size_t)p.n * st_dtype_size(type);
-    assert_int_equal(gpu.backend->alloc(gpu.device, ST_MEM_PINNED, bytes, &p.staged), ST_OK);
-    assert_int_equal(gpu.backend->alloc(gpu.device, ST_MEM_DEVICE, bytes, &p.gpu.data), ST_OK);
-    return p;
-}
-static void free_pair(pair *p)
-{
-    free(p->value);
-    gpu.backend->free(gpu.device, ST_MEM_PINNED, p->staged);
-    gpu.backend->free(gpu.device, ST_MEM_DEVICE, p->gpu.data);
-}
-
-static double random_at(uint64_t seed, int64_t i) /* splitmix64 of the pair, -1 to 1 */
-{
-    uint64_t x = (seed + 1) * 0x9e3779b97f4a7c15u + (uint64_t)i * 0xd1342543de82ef95u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return (double)((x ^ x >> 31) >> 11) * 0x1p-52 - 1;
-}
-
-/* Place of element e of a row (its heads one after another) in memory. */
-static int64_t place(const pair *p, int64_t row, int64_t e)
-{
-    int64_t d = p->cpu.nd == 3 ? p->cpu.dim[2] : 1;
-    return row * p->cpu.stride[0] + e / d * p->cpu.stride[1] + e % d;
-}
-static int64_t per_row(const pair *p) { return p->cpu.dim[1] * (p->cpu.nd == 3 ? p->cpu.dim[2] : 1); }
-
-/* Random rows in spans, NaN elsewhere: what no span holds must not be used. */
-static void set_random(pair *p, uint64_t seed, double size, const int32_t *begin, const int32_t *len, int n)
-{
-    for (int64_t row = 0; row < p->cpu.dim[0]; row++) {
-        bool inside = false;
-        for (int s = 0; s < n; s++) inside |= row >= begin[s] && row < begin[s] + len[s];
-        for (int64_t e = 0; e < per_row(p); e++)
-            p->value[place(p, row, e)] = inside ? size * random_at(seed, row * per_row(p) + e) : NAN;
-    }
-    upload(p);
-}
-static void set_all(pair *p, double value)
-{
-    for (int64_t row = 0; row < p->cpu.dim[0]; row++)
-        for (int64_t e = 0; e < per_row(p); e++) p->value[place(p, row, e)] = value;
-    upload(p);
-}
+enum { SPANS = 8, SPOILT = 16 << 20 };
 
 /* ---- cases ---- */
 typedef struct attn_case {
@@ -233,6 +25,16 @@ typedef struct attn_rig {
     st_attn cpu, gpu;
 } attn_rig;
 
+static int32_t longest(const attn_case *c)
+{
+    int32_t most = 1;
+    for (int i = 0; i < c->n; i++) {
+        most = c->q_len[i] > most ? c->q_len[i] : most;
+        most = c->k_len[i] > most ? c->k_len[i] : most;
+    }
+    return most;
+}
+
 static st_attn arguments(const attn_case *c, const attn_rig *x, const st_tensor *const *t, const st_tensor *spans)
 {
     return (st_attn){.q = t[Q],
@@ -247,7 +49,34 @@ static st_attn arguments(const attn_case *c, const attn_rig *x, const st_tensor 
                      .dv = t[DV],
                      .scale = 1 / sqrt((double)c->d),
                      .causal = c->causal,
-                     .max_len = (int32_t)c->tokens};
+                     .max_len = longest(c)};
+}
+
+static void fill_spans(attn_rig *x, const attn_case *c)
+{
+    memset(x->spans, 0, sizeof x->spans);
+    memcpy(x->spans[0], c->q_begin, sizeof c->q_begin);
+    memcpy(x->spans[1], c->q_len, sizeof c->q_len);
+    memcpy(x->spans[2], c->k_begin, sizeof c->k_begin);
+    memcpy(x->spans[3], c->k_len, sizeof c->k_len);
+    to_gpu(x->gpu_spans, x->spans, sizeof x->spans);
+}
+static void put_spans(attn_rig *x, const attn_case *c)
+{
+    assert_int_equal(gpu->backend->alloc(gpu->device, ST_MEM_DEVICE, sizeof x->spans, &x->gpu_spans), ST_OK);
+    fill_spans(x, c);
+    x->host_spans = st_tensor2(x->spans, ST_I32, 4, SPANS);
+    x->device_spans = st_tensor2(x->gpu_spans, ST_I32, 4, SPANS);
+}
+
+/* Spans and inputs of a case with the same capacities. */
+static void fill(attn_rig *x, const attn_case *c)
+{
+    fill_spans(x, c);
+    set_random(&x->t[Q], 1, 2, c->q_begin, c->q_len, c->n);
+    set_random(&x->t[K], 2, 2, c->k_begin, c->k_len, c->n);
+    set_random(&x->t[V], 3, 1, c->k_begin, c->k_len, c->n);
+    set_random(&x->t[D_OUT], 4, 1, c->q_begin, c->q_len, c->n);
 }
 
 static void make(attn_rig *x, const attn_case *c, int32_t type)
@@ -260,26 +89,15 @@ static void make(attn_rig *x, const attn_case *c, int32_t type)
         host_side[i] = &x->t[i].cpu;
         device_side[i] = &x->t[i].gpu;
     }
-    memset(x->spans, 0, sizeof x->spans);
-    memcpy(x->spans[0], c->q_begin, sizeof c->q_begin);
-    memcpy(x->spans[1], c->q_len, sizeof c->q_len);
-    memcpy(x->spans[2], c->k_begin, sizeof c->k_begin);
-    memcpy(x->spans[3], c->k_len, sizeof c->k_len);
-    assert_int_equal(gpu.backend->alloc(gpu.device, ST_MEM_DEVICE, sizeof x->spans, &x->gpu_spans), ST_OK);
-    to_gpu(x->gpu_spans, x->spans, sizeof x->spans);
-    x->host_spans = st_tensor2(x->spans, ST_I32, 4, SPANS);
-    x->device_spans = st_tensor2(x->gpu_spans, ST_I32, 4, SPANS);
-    set_random(&x->t[Q], 1, 2, c->q_begin, c->q_len, c->n);
-    set_random(&x->t[K], 2, 2, c->k_begin, c->k_len, c->n);
-    set_random(&x->t[V], 3, 1, c->k_begin, c->k_len, c->n);
-    set_random(&x->t[D_OUT], 4, 1, c->q_begin, c->q_len, c->n);
+    put_spans(x, c);
+    fill(x, c);
     x->cpu = arguments(c, x, host_side, &x->host_spans);
     x->gpu = arguments(c, x, device_side, &x->device_spans);
 }
 static void drop(attn_rig *x)
 {
     for (int i = 0; i < TENSORS; i++) free_pair(&x->t[i]);
-    gpu.backend->free(gpu.device, ST_MEM_DEVICE, x->gpu_spans);
+    gpu->backend->free(gpu->device, ST_MEM_DEVICE, x->gpu_spans);
 }
 
 static void run_op(side *s, const st_attn *a, bool backward)
@@ -288,12 +106,14 @@ static void run_op(side *s, const st_attn *a, bool backward)
     s->taken = 0;
     if ((backward ? ops->attention_bwd : ops->attention)(&s->q, a)) fail_msg("%s", s->message);
 }
+/* Nothing may come from workspace that nobody wrote: it is full of NaN. */
 static void run_gpu(attn_rig *x)
 {
     static const int written[] = {OUT, LSE, DQ, DK, DV};
     for (int i = 0; i < 5; i++) set_all(&x->t[written[i]], 7);
-    run_op(&gpu, &x->gpu, false);
-    run_op(&gpu, &x->gpu, true);
+    assert_int_equal(gpu->backend->set(&gpu->q, gpu->scratch, 0xff, SPOILT), ST_OK);
+    run_op(gpu, &x->gpu, false);
+    run_op(gpu, &x->gpu, true);
     for (int i = 0; i < 5; i++) download(&x->t[written[i]]);
 }
 
@@ -465,25 +285,58 @@ static void parts(void **state) /* absent outputs; a span outside is a fault */
     a.dq = a.dv = NULL;
     set_all(&x.t[DK], 7);
     set_all(&x.t[DQ], 7);
-    run_op(&gpu, &a, true);
+    run_op(gpu, &a, true);
     download(&x.t[DK]);
     download(&x.t[DQ]);
     assert_memory_equal(dk, x.t[DK].staged, bytes);
     assert_true(staged_at(&x.t[DQ], 0) == 7);
     a.lse = NULL;
-    run_op(&gpu, &a, false);
+    run_op(gpu, &a, false);
     x.spans[1][1] = 51;
     to_gpu(x.gpu_spans, x.spans, sizeof x.spans);
-    run_op(&gpu, &x.gpu, false);
-    assert_int_equal(gpu.backend->copy(&gpu.q, x.t[DK].staged, gpu.q.fault, sizeof fault), ST_OK);
-    assert_int_equal(gpu.backend->sync(gpu.device, NULL), ST_OK);
+    run_op(gpu, &x.gpu, false);
+    assert_int_equal(gpu->backend->copy(&gpu->q, x.t[DK].staged, gpu->q.fault, sizeof fault), ST_OK);
+    assert_int_equal(gpu->backend->sync(gpu->device, NULL), ST_OK);
     memcpy(&fault, x.t[DK].staged, sizeof fault);
     assert_int_equal(fault.code, ST_FAULT_RANGE);
     assert_int_equal(fault.layer, 7);
     assert_int_equal(fault.a, 151);
     memset(x.t[DK].staged, 0, sizeof fault);
-    to_gpu(gpu.q.fault, x.t[DK].staged, sizeof fault);
+    to_gpu(gpu->q.fault, x.t[DK].staged, sizeof fault);
     free(dk);
+    drop(&x);
+}
+
+/* A captured call serves rows that are cut in another way. */
+static void replayed(void **state)
+{
+    static const int32_t before[] = {300, 200, 12}, after[] = {1, 0, 130, 64, 300};
+    static const int written[] = {OUT, DQ, DK, DV, LSE};
+    attn_rig x;
+    st_graph *graph;
+    st_error e = {0};
+    attn_case c = segments(before, 3, 0, 4, 2, 256, true), other = segments(after, 5, 3, 4, 2, 256, true);
+    assert_int_equal(c.tokens, 512);
+    other.tokens = other.keys = c.tokens;
+    make(&x, &c, ST_BF16);
+    run_gpu(&x); /* the first pass is never captured */
+    assert_int_equal(gpu->backend->capture_begin(&gpu->q), ST_OK);
+    run_op(gpu, &x.gpu, false);
+    run_op(gpu, &x.gpu, true);
+    assert_int_equal(gpu->backend->capture_end(&gpu->q, &graph, &e), ST_OK);
+    for (int turn = 0; turn < 2; turn++) {
+        const attn_case *now = turn ? &c : &other;
+        fill(&x, now);
+        for (int i = 0; i < 5; i++) set_all(&x.t[written[i]], 7);
+        assert_int_equal(gpu->backend->set(&gpu->q, gpu->scratch, 0xff, SPOILT), ST_OK);
+        assert_int_equal(gpu->backend->replay(&gpu->q, graph), ST_OK);
+        for (int i = 0; i < 5; i++) download(&x.t[written[i]]);
+        run_op(&cpu, &x.cpu, false);
+        run_op(&cpu, &x.cpu, true);
+        for (int i = 0; i < 5; i++)
+            compare(now, "bf16", &x.t[written[i]], tensor_name[written[i]], written[i] == LSE ? 1e-5 : 1e-2);
+    }
+    gpu->backend->graph_free(graph);
     drop(&x);
 }
 
@@ -492,32 +345,61 @@ static double best_ms(const st_attn *a, bool backward)
 {
     st_event *from, *to;
     double best = INFINITY, ms;
-    assert_int_equal(gpu.backend->event(gpu.device, &from), ST_OK);
-    assert_int_equal(gpu.backend->event(gpu.device, &to), ST_OK);
+    assert_int_equal(gpu->backend->event(gpu->device, &from), ST_OK);
+    assert_int_equal(gpu->backend->event(gpu->device, &to), ST_OK);
     for (int i = 0; i < 10; i++) {
-        gpu.backend->record(&gpu.q, from);
-        run_op(&gpu, a, backward);
-        gpu.backend->record(&gpu.q, to);
-        assert_int_equal(gpu.backend->sync(gpu.device, NULL), ST_OK);
-        assert_int_equal(gpu.backend->elapsed(from, to, &ms), ST_OK);
+        gpu->backend->record(&gpu->q, from);
+        run_op(gpu, a, backward);
+        gpu->backend->record(&gpu->q, to);
+        assert_int_equal(gpu->backend->sync(gpu->device, NULL), ST_OK);
+        assert_int_equal(gpu->backend->elapsed(from, to, &ms), ST_OK);
         best = fmin(best, ms);
     }
     return best;
 }
 
+/* Without gaps and without a twin on the host; a million random elements over and over. */
+static st_tensor timed_tensor(int32_t type, int64_t rows, int64_t heads, int64_t d)
+{
+    static float value[1 << 20];
+    static uint16_t narrow[1 << 20];
+    const int64_t n = rows * heads * d, most = (int64_t)ST_COUNT(value);
+    const size_t size = st_dtype_size(type);
+    st_tensor t = {.dim = {rows, heads, d, 1}, .stride = {heads * d, d, 1, 1}, .nd = d == 1 ? 2 : 3, .dtype = type};
+    for (int64_t i = 0; i < most && value[most - 1] == 0; i++) {
+        value[i] = (float)random_at(9, i);
+        narrow[i] = to_bf16(value[i]);
+    }
+    assert_int_equal(gpu->backend->alloc(gpu->device, ST_MEM_DEVICE, (size_t)n * size, &t.data), ST_OK);
+    for (int64_t at = 0; at < n; at += most)
+        to_gpu((char *)t.data + (size_t)at * size, type == ST_F32 ? (void *)value : (void *)narrow,
+               (size_t)(n - at < most ? n - at : most) * size);
+    return t;
+}
+
 static void time_case(const char *what, const attn_case *c, int32_t type)
 {
+    st_tensor t[TENSORS];
+    const st_tensor *at[TENSORS];
     attn_rig x;
     double pairs = 0;
     for (int i = 0; i < c->n; i++)
         pairs += (double)c->q_len[i] * (c->causal ? (c->k_len[i] + 1) / 2.0 : (double)c->k_len[i]);
-    make(&x, c, type);
+    for (int i = 0; i < TENSORS; i++) {
+        bool of_k = i == K || i == V || i == DK || i == DV;
+        t[i] = i == LSE ? timed_tensor(ST_F32, c->tokens, c->heads, 1)
+                        : timed_tensor(type, of_k ? c->keys : c->tokens, of_k ? c->kv_heads : c->heads, c->d);
+        at[i] = &t[i];
+    }
+    put_spans(&x, c);
+    x.gpu = arguments(c, &x, at, &x.device_spans);
     double forward = best_ms(&x.gpu, false), backward = best_ms(&x.gpu, true);
     double flops = pairs * (double)(c->heads * c->d);
     print_message("%-44s %-4s forward %8.3f ms %6.1f TFLOP/s, backward %8.3f ms %6.1f TFLOP/s\n", what,
                   type == ST_F32 ? "f32" : "bf16", forward, 4e-9 * flops / forward, backward, 10e-9 * flops / backward);
     assert_true(isfinite(forward) && isfinite(backward));
-    drop(&x);
+    for (int i = 0; i < TENSORS; i++) gpu->backend->free(gpu->device, ST_MEM_DEVICE, t[i].data);
+    gpu->backend->free(gpu->device, ST_MEM_DEVICE, x.gpu_spans);
 }
 
 static void times(void **state)
@@ -535,15 +417,23 @@ static void times(void **state)
     time_case("4096 patches, 16 heads, d 72", &c, ST_BF16);
 }
 
-int main(void)
+#define OWN(test) cmocka_unit_test_setup(test, use_own)
+#define LIBRARY(test) \
+    { \
+        "library_" #test, test, use_library, NULL, NULL \
+    }
+int main(int argc, char **argv) /* a pattern of names chooses tests */
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(widths),    cmocka_unit_test(not_aligned), cmocka_unit_test(shared_keys),
-        cmocka_unit_test(long_rows), cmocka_unit_test(parts),       cmocka_unit_test(times),
+        OWN(widths),       LIBRARY(widths),    OWN(not_aligned), OWN(shared_keys), LIBRARY(shared_keys),
+        OWN(long_rows),    LIBRARY(long_rows), OWN(parts),       LIBRARY(parts),   OWN(replayed),
+        LIBRARY(replayed), OWN(times),         LIBRARY(times),
     };
-    if (!gpu_there()) {
+    const char *why_not;
+    if (!gpu_there(&why_not)) {
         printf("1..0 # SKIP no GPU: %s\n", why_not);
         return 0;
     }
-    return cmocka_run_group_tests_name("cuda attention", tests, open_both, NULL);
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests_name("cuda attention", tests, sides_open, NULL);
 }

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention.cu - entries of attention: which kernels run, and out . d_out for each row and head. */
 #include "attention.h"
+#include "attention_lists.h"
 
 extern "C" int cuda_run_attention(const st_queue *q, const cuda_attn *a)
 {
-    return a->type == ST_BF16 && a->wide ? cuda_attention_tensor(q, a) : cuda_attention_plain(q, a);
+    int done;
+    if (a->type != ST_BF16 || !a->wide) return cuda_attention_plain(q, a);
+    ST_TRY(cuda_attention_library(q, a, &done));
+    return done ? ST_OK : cuda_attention_tensor(q, a);
 }
 
 /* A warp for each row and head. */

@@ -53,7 +53,7 @@ static int count(const void *self, const st_host *host, const char **why)
 static int open_device(void *self, const st_host *host, int ordinal, const st_kernels *kernels, st_device **out,
                        st_error *error)
 {
-    return ((const cuda_table *)kernels->table)->open(host, ordinal, kernels, out, error);
+    return ((const cuda_table *)kernels->table)->open(host, ordinal, kernels, self, out, error);
 }
 static void close_device(st_device *d)
 {
@@ -103,10 +103,15 @@ static const st_backend_ops backend_ops = {
     .memory = memory,
 };
 
-ST_PLUGIN_V1(ST_KIND_BACKEND, char, backend_ops, ST_KERNEL_TABLE(CUDA_IFACE, cuda_table),
+static const st_param params[] = {
+    ST_BOOL(cuda_self, cudnn, "yes", ST_PF_EXPERT,
+            "attention forward in bf16 by cuDNN, where it is found; no: by own kernels, whose bits no library changes"),
+};
+
+ST_PLUGIN_V1(ST_KIND_BACKEND, cuda_self, backend_ops, ST_PARAMS(params), ST_KERNEL_TABLE(CUDA_IFACE, cuda_table),
     .name = "cuda",
     .version = "0.1.0",
     .license = "Apache-2.0",
     .author = "the strata authors",
-    .summary = "NVIDIA GPU with CUDA and cuBLASLt",
+    .summary = "NVIDIA GPU with CUDA, cuBLASLt and cuDNN",
     .description = "Runs in bf16 with f32 sums, or in f32. Sums have a fixed order, so two runs are equal in every bit.")

@@ -5,7 +5,9 @@
 #define CUDA_H
 #include <strata/backend.h>
 
-enum { CUDA_IFACE = 1, CUDA_LANE_WORKSPACE = 32 << 20 }; /* of each queue, for the library of products: planned and taken */
+enum { CUDA_IFACE = 2, CUDA_LANE_WORKSPACE = 32 << 20 }; /* of each queue, for the library of products: planned and taken */
+
+typedef struct cuda_self { int32_t cudnn, pad; } cuda_self; /* keys of [run] */
 
 /* Elements of up to CUDA_WALKED tensors of one shape, walked together: dim[ST_DIMS - 1] is the innermost. Dimensions that all
  * of them have without a gap are merged. wide: runs of 8 elements are contiguous and aligned in all of them. */
@@ -103,14 +105,21 @@ typedef struct cuda_xent {
 typedef struct cuda_attn {
     cuda_view q, k, v, out, lse, d_out, dq, dk, dv;
     const int32_t *spans; /* [4][n_spans], row stride s_span */
-    int64_t s_span, n_spans;
+    int64_t s_span, n_spans, q_longest, k_longest; /* rows of one span at most */
     float *delta;         /* scratch [tokens][heads]: out . d_out */
+    void *room;           /* scratch of cuda_attn_room(n_spans) bytes for a library; NULL: it must not run */
     float scale;
     int32_t causal, type, wide;
 } cuda_attn;
 
+/* What a library of attention may use: lists of the spans, then its workspace (cuDNN 9.14 asks for 2.8 KB of 8 spans, 17 of 64). */
+enum { CUDA_ATTN_FIRSTS = 5, CUDA_ATTN_LISTS = CUDA_ATTN_FIRSTS + 2 };
+ST_FN size_t cuda_attn_list_bytes(int64_t spans) { return ((size_t)(spans + 1) * sizeof(int64_t) + 255) / 256 * 256; }
+ST_FN size_t cuda_attn_workspace(int64_t spans) { return (16 << 10) + (size_t)spans * 512; }
+ST_FN size_t cuda_attn_room(int64_t spans) { return CUDA_ATTN_LISTS * cuda_attn_list_bytes(spans) + cuda_attn_workspace(spans); }
+
 #define CUDA_DEVICE_ENTRIES(X) \
-    X(open, (const st_host *, int ordinal, const st_kernels *, st_device **, st_error *)) \
+    X(open, (const st_host *, int ordinal, const st_kernels *, const cuda_self *, st_device **, st_error *)) \
     X(alloc, (st_device *, uint32_t kind, size_t bytes, void **out)) \
     X(free, (st_device *, uint32_t kind, void *)) \
     X(queue, (st_device *, int priority, st_queue *)) \

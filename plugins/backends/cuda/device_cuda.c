@@ -38,7 +38,8 @@ static int look_at(cuda_device *d, st_error *error)
     return ST_OK;
 }
 
-int cuda_run_open(const st_host *host, int ordinal, const st_kernels *kernels, st_device **out, st_error *error)
+int cuda_run_open(const st_host *host, int ordinal, const st_kernels *kernels, const cuda_self *self,
+                  st_device **out, st_error *error)
 {
     char words[256];
     cuda_device *d = calloc(1, sizeof *d);
@@ -55,6 +56,7 @@ int cuda_run_open(const st_host *host, int ordinal, const st_kernels *kernels, s
         free(d);
         return rc;
     }
+    cuda_attn_library_open(d, self->cudnn);
     cuda_run_describe(&d->base, words, sizeof words);
     if (host->log) host->log(host, 4, "cuda", "%s", words);
     *out = &d->base;
@@ -65,6 +67,7 @@ void cuda_run_close(st_device *device)
 {
     cuda_device *d = (cuda_device *)device;
     cudaDeviceSynchronize();
+    cuda_attn_library_close(d);
     while (d->events) {
         cuda_event *next = d->events->next;
         cudaEventDestroy(d->events->event);
@@ -83,8 +86,8 @@ void cuda_run_close(st_device *device)
 int cuda_run_describe(const st_device *device, char *out, size_t n)
 {
     const cuda_device *d = (const cuda_device *)device;
-    snprintf(out, n, "%s, %d units, %.0f GiB, kernels for %s, CUDA %d.%d, cuBLASLt %zu", d->name, d->units, d->gib,
-             d->archs, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, cublasLtGetVersion());
+    snprintf(out, n, "%s, %d units, %.0f GiB, kernels for %s, CUDA %d.%d, cuBLASLt %zu, attention forward: %s", d->name, d->units, d->gib,
+             d->archs, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, cublasLtGetVersion(), d->attn_words);
     return ST_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "cuda.h"
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
+#include <stdio.h>
 #include <strata/cuda.h>
 
 enum { CUDA_LANES = 16, CUDA_PLANS = 1024 };
@@ -22,10 +23,23 @@ typedef struct cuda_device {
     double gib;
     cuda_lane lane[CUDA_LANES];
     cuda_event *events; /* freed on close */
+    struct cuda_attn_library *attn_library; /* NULL: own kernels only */
+    char attn_words[160];    /* what computes attention forward */
     struct cuda_plan *plans; /* [CUDA_PLANS], see product_cuda.c */
 } cuda_device;
 
 size_t cuda_plan_size(void);
+/* Sets attn_words in any case. */
+#ifdef CUDA_WITH_CUDNN
+void cuda_attn_library_open(cuda_device *, int wanted);
+void cuda_attn_library_close(cuda_device *);
+#else
+ST_FN void cuda_attn_library_open(cuda_device *d, int wanted)
+{
+    snprintf(d->attn_words, sizeof d->attn_words, "own kernels (built without cudnn_graph.h)");
+}
+ST_FN void cuda_attn_library_close(cuda_device *d) {}
+#endif
 ST_FN cuda_device *cuda_device_of(const st_queue *q) { return (cuda_device *)q->device; }
 ST_FN const cuda_lane *cuda_lane_of(const st_queue *q)
 {

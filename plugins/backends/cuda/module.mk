@@ -24,6 +24,7 @@ cuda_kernels = \
   $(cuda_dir)/attention_dkv.cu \
   $(cuda_dir)/attention_dq.cu \
   $(cuda_dir)/attention_forward.cu \
+  $(cuda_dir)/attention_lists.cu \
   $(cuda_dir)/attention_plain.cu \
   $(cuda_dir)/copy.cu \
   $(cuda_dir)/finish.cu \
@@ -36,6 +37,7 @@ cuda_kernels = \
   $(cuda_dir)/xent.cu
 cuda_kernel_headers = \
   $(cuda_dir)/attention.h \
+  $(cuda_dir)/attention_lists.h \
   $(cuda_dir)/attention_tile.h \
   $(cuda_dir)/cudnn_plan.h \
   $(cuda_dir)/cuda.h \
@@ -50,7 +52,7 @@ plugins_LTLIBRARIES += plugins/cuda-cuda.la
 plugins_cuda_cuda_la_SOURCES = $(cuda_dir)/device_cuda.c $(cuda_dir)/module_cuda.c $(cuda_dir)/product_cuda.c $(cuda_kernels)
 plugins_cuda_cuda_la_CPPFLAGS = $(CUDA_MODULE_CPPFLAGS)
 if HAVE_CUDNN
-plugins_cuda_cuda_la_SOURCES += $(cuda_dir)/cudnn_plan.c
+plugins_cuda_cuda_la_SOURCES += $(cuda_dir)/attention_cudnn.c $(cuda_dir)/cudnn_plan.c
 endif
 plugins_cuda_cuda_la_LDFLAGS = $(MODULE_LDFLAGS) $(CUDA_LDFLAGS)
 plugins_cuda_cuda_la_LIBADD = $(CUDA_LIBS)

@@ -11,6 +11,12 @@ static int same_type(const st_queue *q, const char *op, const char *name, const 
                    check_type_name(like->dtype));
 }
 
+/* Rows of t that one span may have. */
+static int64_t longest(const st_attn *a, const st_tensor *t)
+{
+    return a->max_len > 0 ? ops_min(a->max_len, t->dim[0]) : t->dim[0];
+}
+
 static int check(const st_queue *q, const char *op, const st_attn *a, cuda_attn *job)
 {
     ST_TRY(WANT_REAL(q, op, "q", a->q, -1, -1, -1));
@@ -32,6 +38,7 @@ static int check(const st_queue *q, const char *op, const st_attn *a, cuda_attn 
                        (long long)kv_heads);
     *job = (cuda_attn){.q = view_of(a->q), .k = view_of(a->k), .v = view_of(a->v), .out = view_of(a->out),
                        .spans = a->spans->data, .s_span = a->spans->stride[0], .n_spans = a->spans->dim[1],
+                       .q_longest = longest(a, a->q), .k_longest = longest(a, a->k),
                        .scale = (float)a->scale, .causal = a->causal, .type = a->q->dtype};
     if (check_given(a->lse)) /* as (tokens, heads) of one column each */
         job->lse = (cuda_view){a->lse->data, tokens, heads, 1, a->lse->stride[0], a->lse->stride[1], ST_F32, 0};
@@ -42,7 +49,7 @@ static int check(const st_queue *q, const char *op, const st_attn *a, cuda_attn 
 /* Pairs of query and key, every row in a span as long as one may be: what spans say is on the device. */
 static double pairs_of(const st_attn *a)
 {
-    double keys = (double)(a->max_len > 0 ? ops_min(a->max_len, a->k->dim[0]) : a->k->dim[0]);
+    double keys = (double)longest(a, a->k);
     return (double)a->q->dim[0] * (a->causal ? (keys + 1) / 2 : keys);
 }
 
@@ -50,6 +57,8 @@ int cuda_attention(const st_queue *q, const st_attn *a)
 {
     cuda_attn job;
     ST_TRY(check(q, "attention", a, &job));
+    if (job.type == ST_BF16 && job.q.cols % 8 == 0 && job.lse.data)
+        ST_TRY(check_scratch(q, "attention", cuda_attn_room(job.n_spans), &job.room));
     q->count(q, 4 * pairs_of(a) * (double)job.q.heads * (double)job.q.cols,
              check_bytes(a->q) + check_bytes(a->k) + check_bytes(a->v) + check_bytes(a->out));
     return q->planning || !job.q.rows ? ST_OK : cuda_table_of(q)->attention(q, &job);
