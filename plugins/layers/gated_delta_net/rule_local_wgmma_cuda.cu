@@ -6,51 +6,58 @@
 #include "rule_cuda.h"
 
 enum { THREADS = 256, WARPS = THREADS / 32, GROUPS = 2, KEYS = 128, VALUES = 64, STAGES = 2, HALF = KEYS / GROUPS };
-enum { DOT_Q, DOT_READ, DOT_WRITE, DOT_KEPT, DOTS };
-enum { SUMS_WARP = 4 }; /* decays are written by warp 0, those of the present head summed by this one */
+enum { WALK_WARP = 1, SUMS_WARP = 4 }; /* warp 0 writes the gates' gradients, these find the next place, sum decays */
+enum { PLACES = 4 };                   /* of the step before this one to the second behind it */
+enum { BETWEEN = CHUNK + 8 };          /* a row of `between`: 8 rows lie on all banks */
 
 struct local_stage {
     bf16 state[KEYS * VALUES], dstate[KEYS * VALUES];
     bf16 dout[CHUNK * VALUES], dv[CHUNK * VALUES], x[CHUNK * VALUES];
 };
-struct local_keys { bf16 k[CHUNK * KEYS], q[CHUNK * KEYS]; };
-struct local_gates { float g[CHUNK], beta[CHUNK], decay[CHUNK], rest[CHUNK]; };
-struct local_scales { float k[CHUNK], q[CHUNK]; };
+struct local_keys {
+    bf16 k[CHUNK * KEYS], q[CHUNK * KEYS];
+};
+struct local_gates {
+    float g[CHUNK], beta[CHUNK], decay[CHUNK], rest[CHUNK];
+};
+struct local_scales {
+    float k[CHUNK], q[CHUNK];
+};
+struct local_place { /* a part of the value columns of one head of the group of one chunk and key head */
+    chunk_place p;
+    int item, tile, key_head, head, in_group, part;
+    int chunks, heads; /* how many came before, which says where its keys and gates are */
+};
 struct local_shared {
     local_stage stage[STAGES];
     local_keys keys[2];               /* of this chunk and the next */
-    bf16 dmix[MATRIX], lower[MATRIX]; /* dP and T, times rows' factors */
+    bf16 dmix[MATRIX], lower[MATRIX]; /* dP and T, times rows' factors; zero where a warp's rows do not reach */
+    float between[CHUNK * BETWEEN];   /* D times the keys' factors of columns */
     local_gates gates[2];             /* of this head and the next */
     local_scales scales[2];
-    double sums[CHUNK];
-    float dots[DOTS][GROUPS][CHUNK], norms[2][GROUPS][CHUNK], along[WARPS];
+    float2 sums[CHUNK]; /* of decays: a float and what it lacks */
+    local_place place[PLACES];
+    float dots[GROUPS][CHUNK], norms[2][GROUPS][CHUNK], diagonal[CHUNK], last[WARPS];
 };
 
 /* ---- the walk ---- */
 
-struct local_place { /* a part of the value columns of one head of the group of one chunk and key head */
-    chunk_place p;
-    int item, tile, key_head, in_group, part, chunks, heads; /* chunks, heads: how many came before */
+struct local_sizes {
+    int items, group;
 };
 /* From w.item on, the first chunk that has tokens. */
-DEVICE void find_chunk(local_place &w, const rule_launch &l)
+DEVICE void find_chunk(local_place &w, const rule_launch &l, const local_sizes &z)
 {
-    const int end = (int)l.a.row.n_tiles * l.a.key_heads;
-    for (; w.item < end; w.item += gridDim.x) {
+    for (; w.item < z.items; w.item += gridDim.x) {
         w.tile = w.item / l.a.key_heads;
-        w.key_head = w.item % l.a.key_heads;
+        w.key_head = w.item - w.tile * l.a.key_heads;
+        w.head = w.key_head * z.group;
         w.p = place_of(l.a.row, w.tile);
         if (w.p.length > 0) return;
     }
 }
-DEVICE bool walk_ended(const local_place &w, const rule_launch &l)
-{
-    return w.item >= (int)l.a.row.n_tiles * l.a.key_heads;
-}
 DEVICE bool head_ends(const local_place &w, const rule_launch &l) { return (w.part + 1) * VALUES >= l.a.value_dim; }
-DEVICE int group_of(const rule_launch &l) { return l.a.value_heads / l.a.key_heads; }
-DEVICE int head_of(const local_place &w, const rule_launch &l) { return w.key_head * group_of(l) + w.in_group; }
-DEVICE void step_on(local_place &w, const rule_launch &l)
+DEVICE void step_on(local_place &w, const rule_launch &l, const local_sizes &z)
 {
     if (!head_ends(w, l)) {
         w.part++;
@@ -58,11 +65,25 @@ DEVICE void step_on(local_place &w, const rule_launch &l)
     }
     w.part = 0;
     w.heads++;
-    if (++w.in_group < group_of(l)) return;
+    w.head++;
+    if (++w.in_group < z.group) return;
     w.in_group = 0;
     w.chunks++;
     w.item += gridDim.x;
-    find_chunk(w, l);
+    find_chunk(w, l, z);
+}
+
+DEVICE void first_place(local_place &w, const rule_launch &l, const local_sizes &z)
+{
+    w.item = blockIdx.x;
+    w.in_group = w.part = w.chunks = w.heads = 0;
+    find_chunk(w, l, z);
+}
+DEVICE void next_place(local_place *places, int step, const rule_launch &l, const local_sizes &z)
+{
+    local_place w = places[(step - 1) % PLACES];
+    step_on(w, l, z);
+    places[step % PLACES] = w;
 }
 
 /* ---- loads ---- */
@@ -84,19 +105,20 @@ DEVICE void load_keys(local_shared *s, const rule_launch &l, const local_place &
 }
 DEVICE void load_gates(local_gates *to, const rule_launch &l, const local_place &w)
 {
-    const int64_t at = ((int64_t)w.tile * l.a.value_heads + head_of(w, l)) * CHUNK;
+    const int64_t at = ((int64_t)w.tile * l.a.value_heads + w.head) * CHUNK;
     const int row = threadIdx.x % CHUNK, there = row < w.p.length;
-    const int64_t gate = w.p.begin * l.a.gate_stride + head_of(w, l) + row * l.a.gate_stride;
+    const int64_t gate = w.p.begin * l.a.gate_stride + w.head + row * l.a.gate_stride;
     if (threadIdx.x < CHUNK) copy4(to->g + row, (const float *)l.a.g + gate, there);
     else if (threadIdx.x < 2 * CHUNK) copy4(to->beta + row, (const float *)l.a.beta + gate, there);
     load_floats(to->decay, l.decay + at, CHUNK, 2 * CHUNK);
     load_floats(to->rest, l.rest + at, CHUNK, 2 * CHUNK + 16);
 }
 /* What the step at w needs that the one before it did not, as one group of copies. */
-DEVICE void load_step(local_shared *s, local_stage *to, const rule_launch &l, const local_place &w)
+DEVICE void load_step(local_shared *s, local_stage *to, const rule_launch &l, const local_place &w,
+                      const local_sizes &z)
 {
-    if (!walk_ended(w, l)) {
-        const int head = head_of(w, l), first = w.part * VALUES;
+    if (w.item < z.items) {
+        const int head = w.head, first = w.part * VALUES;
         const int columns = l.a.value_dim - first < VALUES ? l.a.value_dim - first : VALUES;
         const int64_t at = (int64_t)w.tile * l.a.value_heads + head, value = (int64_t)head * l.a.value_dim + first;
         const int64_t state = (int64_t)l.a.key_dim * l.a.value_dim;
@@ -120,7 +142,10 @@ DEVICE void load_step(local_shared *s, local_stage *to, const rule_launch &l, co
 #if ST_CUDA_HAS_WGMMA
 /* ---- what a warpgroup has ---- */
 
-DEVICE int group_index() { return threadIdx.x / 128; }
+DEVICE int group_index()
+{
+    return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
+} /* the same for all of a warp */
 DEVICE int row_of() { return warp_of() % 4 * 16 + lane_of() / 4; } /* and the one 8 below */
 
 typedef float block64[8][4]; /* (64, 64) of the warpgroup; the key columns are its half of them */
@@ -130,71 +155,62 @@ struct head_sums {
 };
 
 /* c (+)= a b over 64 of K. */
-template <int A, int B>
-DEVICE void multiply64(block64 &c, const bf16 *a, const bf16 *b, int b_rows, int first, int sum)
+template <int A, int B> DEVICE void multiply64(block64 &c, const bf16 *a, const bf16 *b, int b_rows, int first, int sum)
 {
 #pragma unroll
     for (int k = 0; k < 4; k++)
         st_wgmma<A, B>(c, st_wgmma_tile<A>(a, 64, 0, k), st_wgmma_tile<B>(b, b_rows, first, k), k ? 1 : sum);
+}
+DEVICE void clear(block64 &c)
+{
+#pragma unroll
+    for (int i = 0; i < 32; i++) c[i / 4][i % 4] = 0;
 }
 DEVICE void scale_rows(block64 &c, float upper, float lower)
 {
 #pragma unroll
     for (int i = 0; i < 32; i++) c[i / 4][i % 4] *= i % 4 < 2 ? upper : lower;
 }
-/* Of two rows, the products with those of a tile of all key columns; every lane of four gets them. */
-DEVICE void dot_rows(float (&sum)[2], const block64 &c, const bf16 *tile)
+/* Two neighbours of a tile of keys, where c[n][2 half] and the next are. */
+DEVICE const bf16 *key_at(const bf16 *tile, int group, int n, int half)
 {
-    sum[0] = sum[1] = 0;
+    return tile + st_tile_at(CHUNK, row_of() + 8 * half, HALF * group + 8 * n + fragment_column());
+}
+/* sum += the products of two rows with those of a tile, this thread's share. */
+DEVICE void dot_rows(float (&sum)[2], const block64 &c, const bf16 *tile, int group)
+{
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const float2 x = get2(tile + st_tile_at(CHUNK, row_of() + 8 * half, HALF * group_index() + 8 * n + fragment_column()));
+            const float2 x = get2(key_at(tile, group, n, half));
             sum[half] += c[n][2 * half] * x.x + c[n][2 * half + 1] * x.y;
         }
+}
+DEVICE void put_rows(float *to, float (&sum)[2])
+{
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
         sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
-    }
-}
-DEVICE void put_dots(float *to, const block64 &c, const bf16 *tile)
-{
-    float sum[2];
-    dot_rows(sum, c, tile);
-    if (lane_of() % 4 == 0) {
-        to[row_of()] = sum[0];
-        to[row_of() + 8] = sum[1];
+        if (lane_of() % 4 == 0) to[row_of() + 8 * half] = sum[half];
     }
 }
 
 /* ---- one value head ---- */
 
-/* The products over 64 value columns, and the share of <dS', S> while they run. */
-DEVICE void sum_values(head_sums &h, const local_stage *now, int sum)
+/* The products over 64 value columns, under way. */
+DEVICE void sum_values(head_sums &h, const local_stage *now, int group, int sum)
 {
-    const int group = group_index(), first = HALF * group;
+    const int first = HALF * group;
     st_wgmma_begin();
     multiply64<ST_COLUMNS_ARE_K, ST_COLUMNS_ARE_K>(h.square, group ? now->dv : now->dout, now->x, CHUNK, 0, sum);
     multiply64<ST_COLUMNS_ARE_K, ST_COLUMNS_ARE_K>(h.query, now->dout, now->state, KEYS, first, sum);
     multiply64<ST_COLUMNS_ARE_K, ST_COLUMNS_ARE_K>(h.read, now->dv, now->state, KEYS, first, sum);
     multiply64<ST_COLUMNS_ARE_K, ST_COLUMNS_ARE_K>(h.write, now->x, now->dstate, KEYS, first, sum);
     st_wgmma_commit();
-    if (!sum) h.along = 0;
-#pragma unroll
-    for (int i = 0; i < KEYS * VALUES / 8 / THREADS; i++) { /* both tiles are swizzled alike */
-        const uint4 a = ((const uint4 *)now->state)[i * THREADS + threadIdx.x];
-        const uint4 b = ((const uint4 *)now->dstate)[i * THREADS + threadIdx.x];
-        const uint32_t x[4] = {a.x, a.y, a.z, a.w}, y[4] = {b.x, b.y, b.z, b.w};
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            h.along += __uint_as_float(x[j] << 16) * __uint_as_float(y[j] << 16);
-            h.along += __uint_as_float(x[j] & 0xffff0000u) * __uint_as_float(y[j] & 0xffff0000u);
-        }
-    }
 }
-DEVICE void values_summed(head_sums &h)
+DEVICE void sums_there(head_sums &h)
 {
     st_wgmma_wait<0>();
     st_wgmma_touch<64>(h.square);
@@ -202,53 +218,93 @@ DEVICE void values_summed(head_sums &h)
     st_wgmma_touch<64>(h.read);
     st_wgmma_touch<64>(h.write);
 }
-
-/* dP from F in the first warpgroup; in the second T from E, and dbeta from E's diagonal. */
-DEVICE void square_gradients(local_shared *s, const rule_launch &l, const local_place &w, const block64 &square)
+/* This thread's share of <dS', S>; both tiles are swizzled alike. */
+DEVICE float states_along(const local_stage *now)
 {
-    const local_gates *gates = &s->gates[w.heads % 2];
-    const local_scales *scales = &s->scales[w.chunks % 2];
-    const int of_keys = group_index(), first = warp_of() % 4 * 16;
-    bf16 *to = of_keys ? s->lower : s->dmix;
-    float *dbeta = (float *)l.b.dbeta + w.p.begin * l.b.dgate_stride + head_of(w, l);
+    float sum = 0;
+#pragma unroll 1
+    for (int i = 0; i < KEYS * VALUES / 8 / THREADS; i++) {
+        const uint4 a = ((const uint4 *)now->state)[i * THREADS + threadIdx.x];
+        const uint4 b = ((const uint4 *)now->dstate)[i * THREADS + threadIdx.x];
+        const uint32_t x[4] = {a.x, a.y, a.z, a.w}, y[4] = {b.x, b.y, b.z, b.w};
 #pragma unroll
-    for (int n = 0; n < 8; n++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int r = row_of() + 8 * half, c = 8 * n + fragment_column();
-            const float scale = of_keys ? -scales->k[r] : scales->q[r];
-            float v[2] = {0, 0};
-            if (8 * n < first + 16) /* the warp's rows reach the diagonal */
-#pragma unroll
-                for (int j = 0; j < 2; j++) {
-                    const float old = square[n][2 * half + j];
-                    if (r >= c + j + of_keys) v[j] = old * decay_between(s->sums, r, c + j) * scales->k[c + j] * scale;
-                    if (of_keys && r == c + j && r < w.p.length) {
-                        bf16 kept; /* as A's diagonal has it */
-                        st_from_f32(&kept, fmaxf(gates->beta[r], BETA_LEAST));
-                        const float beta = st_to_f32(kept);
-                        dbeta[r * l.b.dgate_stride] = old / (beta * beta);
-                    }
-                }
-            put2(to + st_tile_at(CHUNK, r, c), v[0], v[1]);
+        for (int j = 0; j < 4; j++) {
+            sum += __uint_as_float(x[j] << 16) * __uint_as_float(y[j] << 16);
+            sum += __uint_as_float(x[j] & 0xffff0000u) * __uint_as_float(y[j] & 0xffff0000u);
         }
+    }
+    return sum;
+}
+/* Running sums of decays, by one warp. */
+DEVICE void split_decays(local_shared *s, const local_place &w)
+{
+    const int lane = lane_of();
+    const float *g = s->gates[w.heads % 2].g; /* zeros behind the segment's end */
+    const double first = g[2 * lane], second = g[2 * lane + 1];
+    double sum = first + second;
+    for (int step = 1; step < 32; step *= 2) {
+        const double below = __shfl_up_sync(0xffffffffu, sum, step);
+        if (lane >= step) sum += below;
+    }
+    const double before = sum - second;
+    s->sums[2 * lane] = make_float2((float)before, (float)(before - (float)before));
+    s->sums[2 * lane + 1] = make_float2((float)sum, (float)(sum - (float)sum));
+}
+/* D of a warp's 8 rows. */
+DEVICE void fill_between(local_shared *s, const local_place &w)
+{
+    const float *scale = s->scales[w.chunks % 2].k;
+    const int r = 8 * warp_of() + lane_of() / 4;
+    const float2 row = s->sums[r];
+#pragma unroll 1
+    for (int n = 0; n <= warp_of(); n++) {
+        float v[2];
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const int c = 8 * n + fragment_column() + j;
+            const float2 column = s->sums[c];
+            v[j] = r >= c ? __expf((row.x - column.x) + (row.y - column.y)) * scale[c] : 0;
+        }
+        put2(s->between + r * BETWEEN + 8 * n + fragment_column(), v[0], v[1]);
+    }
+}
+
+/* dP from F in the first warpgroup; in the second T from E, and E's diagonal. */
+DEVICE void square_gradients(local_shared *s, const local_place &w, int group, const block64 &square)
+{
+    const local_scales *scales = &s->scales[w.chunks % 2];
+    bf16 *to = group ? s->lower : s->dmix;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int r = row_of() + 8 * half;
+        const float scale = group ? -scales->k[r] : scales->q[r];
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+            if (8 * n < warp_of() % 4 * 16 + 16) { /* the warp's rows reach the diagonal */
+                const int c = 8 * n + fragment_column();
+                const float2 d = get2(s->between + r * BETWEEN + c);
+                const float x = square[n][2 * half], y = square[n][2 * half + 1];
+                if (group && r == c) s->diagonal[r] = x;
+                if (group && r == c + 1) s->diagonal[r] = y;
+                put2(to + st_tile_at(CHUNK, r, c), group && r == c ? 0 : x * d.x * scale,
+                     group && r == c + 1 ? 0 : y * d.y * scale);
+            }
+    }
 }
 /* The head's sums become its gradients. */
-DEVICE void head_gradients(local_shared *s, const rule_launch &l, const local_place &w, head_sums &h)
+DEVICE void head_gradients(local_shared *s, const local_place &w, int group, head_sums &h)
 {
     const local_gates *gates = &s->gates[w.heads % 2];
     const local_scales *scales = &s->scales[w.chunks % 2];
     const local_keys *keys = &s->keys[w.chunks % 2];
-    const int group = group_index(), first = HALF * group, r = row_of();
-    square_gradients(s, l, w, h.square);
+    const int first = HALF * group, r = row_of();
+    float dot[2] = {0, 0};
+    square_gradients(s, w, group, h.square);
     st_wgmma_tiles_written();
     scale_rows(h.query, gates->decay[r] * scales->q[r], gates->decay[r + 8] * scales->q[r + 8]);
     scale_rows(h.read, -gates->decay[r] * scales->k[r], -gates->decay[r + 8] * scales->k[r + 8]);
     scale_rows(h.write, gates->rest[r] * scales->k[r], gates->rest[r + 8] * scales->k[r + 8]);
-    put_dots(s->dots[DOT_KEPT][group], h.write, keys->k);
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) h.along += __shfl_xor_sync(0xffffffffu, h.along, step);
-    if (lane_of() == 0) s->along[warp_of()] = h.along;
+    dot_rows(dot, h.write, keys->k, group);
     __syncthreads(); /* dP and T are whole */
 
     st_wgmma_begin();
@@ -257,34 +313,57 @@ DEVICE void head_gradients(local_shared *s, const rule_launch &l, const local_pl
     multiply64<ST_ROWS_ARE_K, ST_ROWS_ARE_K>(h.write, s->dmix, keys->q, CHUNK, first, 1);
     multiply64<ST_ROWS_ARE_K, ST_ROWS_ARE_K>(h.write, s->lower, keys->k, CHUNK, first, 1);
     st_wgmma_commit();
-    values_summed(h);
-    put_dots(s->dots[DOT_Q][group], h.query, keys->q);
-    put_dots(s->dots[DOT_READ][group], h.read, keys->k);
-    put_dots(s->dots[DOT_WRITE][group], h.write, keys->k);
+    float last = dot[0] + dot[1] + gates->decay[CHUNK - 1] * h.along; /* all of this goes to dG_last */
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) last += __shfl_xor_sync(0xffffffffu, last, step);
+    if (lane_of() == 0) s->last[warp_of()] = last;
+    sums_there(h);
 }
-/* dg of the head at w from the dots: by one warp, two rows a lane. */
-DEVICE void write_decays(local_shared *s, const rule_launch &l, const local_place &w)
+/* The head's gradients to the group's, and their dots with keys and queries, which are dG but for the last one's more. */
+DEVICE void add_head(local_shared *s, const local_place &w, int group, const head_sums &h, block64 &dq, block64 &dk)
+{
+    const local_keys *keys = &s->keys[w.chunks % 2];
+    float dot[2] = {0, 0};
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const float2 q = get2(key_at(keys->q, group, n, half)), k = get2(key_at(keys->k, group, n, half));
+            const float x[2] = {q.x, q.y}, y[2] = {k.x, k.y};
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const int i = 2 * half + j;
+                const float query = h.query[n][i], read = h.read[n][i], write = h.write[n][i];
+                dot[half] += query * x[j] + (read - write) * y[j];
+                dq[n][i] += query;
+                dk[n][i] += read + write;
+            }
+        }
+    put_rows(s->dots[group], dot);
+}
+/* dbeta and dg of the head at w: by one warp, two rows a lane. */
+DEVICE void write_gates(const local_shared *s, const rule_launch &l, const local_place &w)
 {
     const int lane = lane_of();
-    double d[2], kept = 0, along = 0, sum;
+    const int64_t to = w.p.begin * l.b.dgate_stride + w.head;
+    float *dbeta = (float *)l.b.dbeta + to, *dg = (float *)l.b.dg + to;
+    double d[2], last = 0, sum;
 #pragma unroll
     for (int j = 0; j < 2; j++) {
         const int r = 2 * lane + j;
-        d[j] = 0;
-        for (int part = 0; part < GROUPS; part++) {
-            d[j] += (double)s->dots[DOT_Q][part][r] + s->dots[DOT_READ][part][r] - s->dots[DOT_WRITE][part][r];
-            kept += s->dots[DOT_KEPT][part][r];
-        }
+        bf16 kept; /* as A's diagonal has it */
+        st_from_f32(&kept, fmaxf(s->gates[w.heads % 2].beta[r], BETA_LEAST));
+        const float beta = st_to_f32(kept);
+        if (r < w.p.length) dbeta[r * l.b.dgate_stride] = s->diagonal[r] / (beta * beta);
+        d[j] = (double)s->dots[0][r] + s->dots[1][r];
     }
-    for (int step = 1; step < 32; step *= 2) kept += __shfl_xor_sync(0xffffffffu, kept, step);
-    for (int i = 0; i < WARPS; i++) along += s->along[i];
-    if (lane == 31) d[1] += kept + s->gates[w.heads % 2].decay[CHUNK - 1] * along;
+    for (int i = 0; i < WARPS; i++) last += s->last[i];
+    if (lane == 31) d[1] += last;
     sum = d[0] + d[1];
     for (int step = 1; step < 32; step *= 2) {
         const double behind = __shfl_down_sync(0xffffffffu, sum, step);
         if (lane + step < 32) sum += behind;
     }
-    float *dg = (float *)l.b.dg + w.p.begin * l.b.dgate_stride + head_of(w, l);
     if (2 * lane < w.p.length) dg[2 * lane * l.b.dgate_stride] = (float)sum;
     if (2 * lane + 1 < w.p.length) dg[(2 * lane + 1) * l.b.dgate_stride] = (float)(sum - d[0]);
 }
@@ -292,7 +371,8 @@ DEVICE void write_decays(local_shared *s, const rule_launch &l, const local_plac
 /* ---- the group's sums ---- */
 
 /* Through the l2 norm: dx = dx~ - x |x|^-2 (x.dx~), with |x|^-2 = scale^2 factor; in the place of x. */
-DEVICE void through_norm(bf16 *raw, const block64 &d, const float (*dots)[CHUNK], const float *scale, float factor)
+DEVICE void through_norm(bf16 *raw, const block64 &d, int group, const float (*dots)[CHUNK], const float *scale,
+                         float factor)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -300,7 +380,7 @@ DEVICE void through_norm(bf16 *raw, const block64 &d, const float (*dots)[CHUNK]
         const float along = (dots[0][r] + dots[1][r]) * scale[r] * scale[r] * factor;
 #pragma unroll
         for (int n = 0; n < 8; n++) {
-            bf16 *x = raw + st_tile_at(CHUNK, r, HALF * group_index() + 8 * n + fragment_column());
+            bf16 *x = (bf16 *)key_at(raw, group, n, half);
             const float2 old = get2(x);
             put2(x, d[n][2 * half] - along * old.x, d[n][2 * half + 1] - along * old.y);
         }
@@ -314,24 +394,32 @@ DEVICE void store_keys(bf16 *to, const bf16 *tile, int64_t stride, int rows, int
     for (int r = threadIdx.x / pieces; r < CHUNK; r += THREADS / pieces)
         if (r < rows) *(uint4 *)(to + r * stride + c) = *(const uint4 *)(tile + st_tile_at(CHUNK, r, c));
 }
-DEVICE void write_keys(local_shared *s, const rule_launch &l, const local_place &w, const block64 &dq, const block64 &dk)
+DEVICE void write_keys(local_shared *s, const rule_launch &l, const local_place &w, int group, const block64 &dq,
+                       const block64 &dk)
 {
     local_keys *keys = &s->keys[w.chunks % 2];
     const local_scales *scales = &s->scales[w.chunks % 2];
     const int64_t to = w.p.begin * l.b.dstride + (int64_t)w.key_head * l.a.key_dim;
-    put_dots(s->norms[0][group_index()], dq, keys->q);
-    put_dots(s->norms[1][group_index()], dk, keys->k);
+    float q_dot[2] = {0, 0}, k_dot[2] = {0, 0};
+    dot_rows(q_dot, dq, keys->q, group);
+    dot_rows(k_dot, dk, keys->k, group);
+    put_rows(s->norms[0][group], q_dot);
+    put_rows(s->norms[1][group], k_dot);
     __syncthreads();
-    through_norm(keys->q, dq, s->norms[0], scales->q, (float)l.a.key_dim);
-    through_norm(keys->k, dk, s->norms[1], scales->k, 1.0f);
+    through_norm(keys->q, dq, group, s->norms[0], scales->q, (float)l.a.key_dim);
+    through_norm(keys->k, dk, group, s->norms[1], scales->k, 1.0f);
     __syncthreads();
     store_keys((bf16 *)l.b.dq + to, keys->q, l.b.dstride, w.p.length, l.a.key_dim);
     store_keys((bf16 *)l.b.dk + to, keys->k, l.b.dstride, w.p.length, l.a.key_dim);
 }
-DEVICE void add(block64 &sum, const block64 &c, int first)
+/* Zeros where no warp ever writes. */
+DEVICE void clear_squares(local_shared *s)
 {
-#pragma unroll
-    for (int i = 0; i < 32; i++) sum[i / 4][i % 4] = first ? c[i / 4][i % 4] : sum[i / 4][i % 4] + c[i / 4][i % 4];
+    for (int i = threadIdx.x; i < MATRIX / 2; i += THREADS) {
+        put2(s->dmix + 2 * i, 0, 0);
+        put2(s->lower + 2 * i, 0, 0);
+    }
+    for (int i = threadIdx.x; i < CHUNK * BETWEEN; i += THREADS) s->between[i] = 0;
 }
 #endif
 
@@ -340,45 +428,48 @@ static __global__ void __launch_bounds__(THREADS, 1) local(const rule_launch l)
 #if ST_CUDA_HAS_WGMMA
     extern __shared__ __align__(ST_TILE_ALIGN) unsigned char shared[];
     local_shared *s = (local_shared *)shared;
-    local_place here = {}, ahead, last;
+    const local_sizes z = {(int)l.a.row.n_tiles * l.a.key_heads, l.a.value_heads / l.a.key_heads};
+    const int group = group_index();
     head_sums h;
     block64 dq, dk;
-    bool owed = false; /* the decays of the head at `last` */
-    here.item = blockIdx.x;
-    find_chunk(here, l);
-    ahead = here;
-    for (int i = 0; i < STAGES; i++) {
-        load_step(s, &s->stage[i], l, ahead);
-        if (!walk_ended(ahead, l)) step_on(ahead, l);
-    }
-    for (int step = 0; !walk_ended(here, l); step++) {
-        local_stage *now = &s->stage[step % STAGES];
-        copies_wait<STAGES - 1>();
-        st_wgmma_tiles_written();
-        __syncthreads(); /* this step's copies are whole; the dots of the last head are, too */
-        sum_values(h, now, here.part);
-        if (!here.part) {
-            if (warp_of() == 0 && owed) write_decays(s, l, last);
-            if (warp_of() == SUMS_WARP) sum_decays(s->sums, s->gates[here.heads % 2].g, 1, here.p.length);
-            owed = false;
-        }
-        values_summed(h);
-        __syncthreads(); /* the stage and what the last head left are used up */
-        load_step(s, now, l, ahead);
-        if (!walk_ended(ahead, l)) step_on(ahead, l);
-        if (head_ends(here, l)) {
-            head_gradients(s, l, here, h);
-            add(dq, h.query, !here.in_group);
-            add(dk, h.read, !here.in_group);
-            add(dk, h.write, 0);
-            if (here.in_group + 1 == group_of(l)) write_keys(s, l, here, dq, dk);
-            last = here;
-            owed = true;
-        }
-        step_on(here, l);
+    int step = 0;
+    clear(dq);
+    clear(dk);
+    clear_squares(s);
+    if (threadIdx.x == 0) {
+        first_place(s->place[0], l, z);
+        for (int i = 1; i < STAGES; i++) next_place(s->place, i, l, z);
     }
     __syncthreads();
-    if (warp_of() == 0 && owed) write_decays(s, l, last);
+    for (int i = 0; i < STAGES; i++) load_step(s, &s->stage[i], l, s->place[i], z);
+    for (; s->place[step % PLACES].item < z.items; step++) {
+        const local_place &here = s->place[step % PLACES];
+        local_stage *now = &s->stage[step % STAGES];
+        const bool begins = !here.part, ends = head_ends(here, l);
+        copies_wait<STAGES - 1>();
+        st_wgmma_tiles_written();
+        __syncthreads(); /* this step's copies are whole, and what the last head left for the gates */
+        sum_values(h, now, group, !begins);
+        h.along = states_along(now) + (begins ? 0 : h.along);
+        if (begins && step && warp_of() == 0) write_gates(s, l, s->place[(step - 1) % PLACES]);
+        if (begins && warp_of() == SUMS_WARP) split_decays(s, here);
+        if (threadIdx.x == 32 * WALK_WARP) next_place(s->place, step + STAGES, l, z);
+        if (ends) fill_between(s, here);
+        sums_there(h);
+        __syncthreads(); /* the stage is used up; D and the next place are whole */
+        load_step(s, now, l, s->place[(step + STAGES) % PLACES], z);
+        if (ends) {
+            head_gradients(s, here, group, h);
+            add_head(s, here, group, h, dq, dk);
+            if (here.in_group + 1 == z.group) {
+                write_keys(s, l, here, group, dq, dk);
+                clear(dq);
+                clear(dk);
+            }
+        }
+    }
+    __syncthreads();
+    if (step && warp_of() == 0) write_gates(s, l, s->place[(step - 1) % PLACES]);
 #endif
 }
 
