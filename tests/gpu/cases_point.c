@@ -47,6 +47,55 @@ static void make(gpu *g, int shape, int n, int in)
     }
 }
 
+/* Gates that lie beside something else in each head of a wider row, as attention has them; what they gate lies close. */
+enum { VIEW_HEADS = 3, VIEW_COLS = 24, VIEW_STEP = 2 * VIEW_COLS };
+static st_tensor gate_view(const st_tensor *t) { return st_heads(*t, VIEW_COLS, VIEW_HEADS, VIEW_COLS, VIEW_STEP); }
+static st_tensor close_view(const st_tensor *t) { return st_heads(*t, 0, VIEW_HEADS, VIEW_COLS, VIEW_COLS); }
+static int call_glu_views(const st_queue *q, const st_ops *o, gpu *g, const void *args)
+{
+    st_tensor gate = gate_view(AT(g, 0)), u = close_view(AT(g, 1)), y = close_view(AT(g, 2));
+    return o->glu(q, ((const point *)args)->act, &gate, &u, &y);
+}
+static int call_glu_bwd_views(const st_queue *q, const st_ops *o, gpu *g, const void *args)
+{
+    st_tensor gate = gate_view(AT(g, 0)), u = close_view(AT(g, 1)), dy = close_view(AT(g, 2));
+    return o->glu_bwd(q, ((const point *)args)->act, &gate, &u, &dy, &gate, &u);
+}
+static void make_views(gpu *g, int32_t second)
+{
+    gpu_random(g, NEW(g, "gate", REAL, 8, 700, VIEW_HEADS * VIEW_STEP), -20, 20);
+    gpu_random(g, NEW(g, "u", second, 0, 700, VIEW_HEADS * VIEW_COLS), -4, 4);
+    gpu_random(g, NEW(g, "y", REAL, 0, 700, VIEW_HEADS * VIEW_COLS), -4, 4);
+}
+static void gated_views(gpu *g)
+{
+    for (int mixed = 0; mixed < 2; mixed++) /* mixed: f32 beside bf16 */
+        for (int act = 0; act < acts; act++) {
+            point p = {.act = act};
+            make_views(g, mixed ? ACC : REAL);
+            gpu_out(g, 2);
+            gpu_check(g, "glu", call_glu_views, &p, f32, bf16);
+            make_views(g, mixed ? ACC : REAL);
+            gpu_out(g, 0);
+            gpu_out(g, 1);
+            gpu_check(g, "glu_bwd", call_glu_bwd_views, &p, f32, bf16);
+        }
+}
+
+/* The halves of one product, as the gated MLP has them. */
+static int call_glu_halves(const st_queue *q, const st_ops *o, gpu *g, const void *args)
+{
+    int64_t w = AT(g, 1)->dim[1];
+    st_tensor gate = st_cols(*AT(g, 0), 0, w), up = st_cols(*AT(g, 0), w, w);
+    return o->glu(q, ((const point *)args)->act, &gate, &up, AT(g, 1));
+}
+static int call_glu_bwd_halves(const st_queue *q, const st_ops *o, gpu *g, const void *args)
+{
+    int64_t w = AT(g, 1)->dim[1];
+    st_tensor gate = st_cols(*AT(g, 0), 0, w), up = st_cols(*AT(g, 0), w, w);
+    return o->glu_bwd(q, ((const point *)args)->act, &gate, &up, AT(g, 1), &gate, &up);
+}
+
 static void gated(gpu *g)
 {
     for (int act = 0; act < acts; act++)
@@ -62,10 +111,11 @@ static void gated(gpu *g)
             gpu_check(g, "glu_bwd", call_glu_bwd_in_place, &p, f32, bf16);
         }
     point p = {.act = ST_ACT_SILU};
-    for (int i = 0; i < 3; i++) LARGE(g, REAL, 8192, 3584);
-    gpu_time(g, "glu", call_glu, &p);
-    for (int i = 0; i < 5; i++) LARGE(g, REAL, 8192, 3584);
-    gpu_time(g, "glu_bwd", call_glu_bwd, &p);
+    for (int back = 0; back < 2; back++) {
+        LARGE(g, REAL, 16384, 7168);
+        LARGE(g, REAL, 16384, 3584);
+        gpu_time(g, back ? "glu_bwd" : "glu", back ? call_glu_bwd_halves : call_glu_halves, &p);
+    }
 }
 
 static void activations(gpu *g)
@@ -175,13 +225,15 @@ static void squares(gpu *g)
 }
 
 static void test_gated(void **state) { each_type(gated); }
+static void test_gated_views(void **state) { each_type(gated_views); }
 static void test_activations(void **state) { each_type(activations); }
 static void test_sums(void **state) { each_type(sums); }
 static void test_copies(void **state) { each_type(copies); }
 static void test_optimizer(void **state) { each_type(optimizer); }
 static void test_squares(void **state) { each_type(squares); }
 
-const struct CMUnitTest point_tests[] = {cmocka_unit_test(test_gated), cmocka_unit_test(test_activations),
-                                         cmocka_unit_test(test_sums),  cmocka_unit_test(test_copies),
-                                         cmocka_unit_test(test_optimizer), cmocka_unit_test(test_squares)};
+const struct CMUnitTest point_tests[] = {cmocka_unit_test(test_gated), cmocka_unit_test(test_gated_views),
+                                         cmocka_unit_test(test_activations), cmocka_unit_test(test_sums),
+                                         cmocka_unit_test(test_copies), cmocka_unit_test(test_optimizer),
+                                         cmocka_unit_test(test_squares)};
 const int n_point_tests = (int)ST_COUNT(point_tests);

@@ -81,41 +81,65 @@ template <typename T> DEVICE T block_sum(T x, T *room)
     return x;
 }
 
-/* ---- activations, as the cpu backend has them ---- */
-DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-DEVICE float sigmoid_both(float x, float *other) /* and sigmoid(-x), without the cancellation of 1 - sigmoid(x) */
+/* ---- activations, as the cpu backend has them. FAST: within 2^-16, for what is rounded to bf16 next. ---- */
+#define LOG2_E 1.4426950408889634f
+
+DEVICE float exp2_of(float t)
 {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(t));
+    return y;
+}
+DEVICE float inverse_of(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+template <bool FAST> DEVICE float sigmoid(float x)
+{
+    return FAST ? inverse_of(1.0f + exp2_of(-LOG2_E * x)) : 1.0f / (1.0f + expf(-x));
+}
+/* and sigmoid(-x), without the cancellation of 1 - sigmoid(x) */
+template <bool FAST> DEVICE float sigmoid_both(float x, float *other)
+{
+    if (FAST) {
+        float e = exp2_of(-LOG2_E * x), s = inverse_of(1.0f + e);
+        *other = x < 0 ? 1.0f - s : e * s; /* e may be infinite below 0 */
+        return s;
+    }
     float e = expf(-fabsf(x)), large = 1.0f / (1.0f + e), small = e * large;
     *other = x < 0 ? large : small;
     return x < 0 ? small : large;
 }
 DEVICE float gelu_inner(float x) { return 1.59576912160573071176f * (x + 0.044715f * x * x * x); } /* 2 sqrt(2 / pi) ... */
 
-DEVICE float act_value(int act, float x)
+template <bool FAST = false> DEVICE float act_value(int act, float x)
 {
     switch (act) {
-    case ST_ACT_SILU: return x * sigmoid(x);
-    case ST_ACT_GELU_TANH: return x * sigmoid(gelu_inner(x));
+    case ST_ACT_SILU: return x * sigmoid<FAST>(x);
+    case ST_ACT_GELU_TANH: return x * sigmoid<FAST>(gelu_inner(x));
     case ST_ACT_GELU_ERF: return x * normcdff(x);
-    case ST_ACT_SIGMOID: return sigmoid(x);
+    case ST_ACT_SIGMOID: return sigmoid<FAST>(x);
     case ST_ACT_RELU2: return (x < 0 ? 0.0f : x) * x;
     default: return x;
     }
 }
 
-DEVICE float act_slope(int act, float x)
+template <bool FAST = false> DEVICE float act_slope(int act, float x)
 {
     float s, rest;
     switch (act) {
     case ST_ACT_SILU:
-        s = sigmoid_both(x, &rest);
+        s = sigmoid_both<FAST>(x, &rest);
         return s * (1.0f + x * rest);
     case ST_ACT_GELU_TANH:
-        s = sigmoid_both(gelu_inner(x), &rest);
+        s = sigmoid_both<FAST>(gelu_inner(x), &rest);
         return s * (1.0f + x * rest * (1.59576912160573071176f * (1.0f + 3.0f * 0.044715f * x * x)));
     case ST_ACT_GELU_ERF: return normcdff(x) + x * 0.39894228040143267794f * expf(-0.5f * x * x);
     case ST_ACT_SIGMOID:
-        s = sigmoid_both(x, &rest);
+        s = sigmoid_both<FAST>(x, &rest);
         return s * rest;
     case ST_ACT_RELU2: return 2.0f * (x < 0 ? 0.0f : x);
     default: return 1.0f;

@@ -48,12 +48,110 @@ template <int N> KERNEL(CUDA_THREADS) point_kernel(const cuda_point p)
     }
 }
 
+/* ---- the usual case: wide tensors of one type, all given. What is done is known to the compiler, and a thread asks for
+ * all that it reads before it uses any of it. ---- */
+enum { AT_ONCE = 2 };
+template <int WHAT> struct operands {
+    enum { in = WHAT == CUDA_GLU_BWD ? 3 : WHAT == CUDA_ACT ? 1 : 2, out = WHAT == CUDA_GLU_BWD ? 2 : 1 };
+};
+template <typename T> struct point_traits { enum { type = ST_F32, fast = 0 }; };
+template <> struct point_traits<st_bf16> { enum { type = ST_BF16, fast = 1 }; };
+
+template <int WHAT, int ACT, bool FAST> DEVICE void element(const cuda_point &p, const float *x, float *y)
+{
+    switch (WHAT) {
+    case CUDA_GLU: y[0] = act_value<FAST>(ACT, x[0]) * x[1]; break;
+    case CUDA_GLU_BWD:
+        y[0] = x[2] * x[1] * act_slope<FAST>(ACT, x[0]);
+        y[1] = x[2] * act_value<FAST>(ACT, x[0]);
+        break;
+    case CUDA_ACT: y[0] = act_value<FAST>(ACT, x[0]); break;
+    case CUDA_ACT_BWD: y[0] = x[1] * act_slope<FAST>(ACT, x[0]); break;
+    default: y[0] = p.a * x[0] + p.b * x[1];
+    }
+}
+
+template <int WHAT, int ACT, typename T>
+KERNEL(CUDA_THREADS) typed_kernel(const __grid_constant__ cuda_point p, const __grid_constant__ walk_runs r)
+{
+    const int in = operands<WHAT>::in, out = operands<WHAT>::out, all = in + out, type = point_traits<T>::type;
+    const uint32_t first = blockIdx.x * (CUDA_THREADS * AT_ONCE) + threadIdx.x;
+    uint64_t at[AT_ONCE][all];
+    float x[AT_ONCE][in][CUDA_WIDE];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) { /* behind the last run: the last one is read again, and nothing written */
+        const uint32_t run = min(first + i * CUDA_THREADS, r.n - 1);
+        if (r.flat)
+            for (int k = 0; k < all; k++) at[i][k] = (uint64_t)run * CUDA_WIDE;
+        else walk_run_places<all>(r, run, at[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++)
+#pragma unroll
+        for (int k = 0; k < in; k++) get_run<CUDA_WIDE>(p.walk.data[k], type, at[i][k], x[i][k]);
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) {
+        float y[out][CUDA_WIDE];
+#pragma unroll
+        for (int j = 0; j < CUDA_WIDE; j++) {
+            float from[in], to[out];
+#pragma unroll
+            for (int k = 0; k < in; k++) from[k] = x[i][k][j];
+            element<WHAT, ACT, point_traits<T>::fast>(p, from, to);
+#pragma unroll
+            for (int k = 0; k < out; k++) y[k][j] = to[k];
+        }
+        if (first + i * CUDA_THREADS >= r.n) return;
+#pragma unroll
+        for (int k = 0; k < out; k++) put_run<CUDA_WIDE>(p.walk.data[in + k], type, at[i][in + k], y[k]);
+    }
+}
+
+template <int WHAT, int ACT, typename T> static void launch(const st_queue *q, const cuda_point *p, const walk_runs *r)
+{
+    const unsigned blocks = (unsigned)cuda_div_up(r->n, CUDA_THREADS * AT_ONCE);
+    typed_kernel<WHAT, ACT, T><<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*p, *r);
+}
+template <int WHAT, typename T> static void launch_act(const st_queue *q, const cuda_point *p, const walk_runs *r)
+{
+    switch (p->act) {
+    case ST_ACT_SILU: launch<WHAT, ST_ACT_SILU, T>(q, p, r); break;
+    case ST_ACT_GELU_TANH: launch<WHAT, ST_ACT_GELU_TANH, T>(q, p, r); break;
+    case ST_ACT_GELU_ERF: launch<WHAT, ST_ACT_GELU_ERF, T>(q, p, r); break;
+    case ST_ACT_SIGMOID: launch<WHAT, ST_ACT_SIGMOID, T>(q, p, r); break;
+    case ST_ACT_RELU2: launch<WHAT, ST_ACT_RELU2, T>(q, p, r); break;
+    default: launch<WHAT, ST_ACT_NONE, T>(q, p, r);
+    }
+}
+template <typename T> static void launch_typed(const st_queue *q, const cuda_point *p, const walk_runs *r)
+{
+    switch (p->what) {
+    case CUDA_GLU: launch_act<CUDA_GLU, T>(q, p, r); break;
+    case CUDA_GLU_BWD: launch_act<CUDA_GLU_BWD, T>(q, p, r); break;
+    case CUDA_ACT: launch_act<CUDA_ACT, T>(q, p, r); break;
+    case CUDA_ACT_BWD: launch_act<CUDA_ACT_BWD, T>(q, p, r); break;
+    default: launch<CUDA_ADD, ST_ACT_NONE, T>(q, p, r);
+    }
+}
+
+static bool of_one_type(const cuda_point *p, walk_runs *r)
+{
+    int n = p->what == CUDA_GLU_BWD ? 5 : p->what == CUDA_ACT ? 2 : 3;
+    bool same = p->walk.wide;
+    for (int k = 0; k < n; k++) same = same && p->walk.data[k] && p->walk.type[k] == p->walk.type[0];
+    return same && walk_runs_of(&p->walk, r);
+}
+
 extern "C" int cuda_run_point(const st_queue *q, const cuda_point *p)
 {
     int64_t runs = p->walk.wide ? p->walk.n / CUDA_WIDE : p->walk.n;
     unsigned blocks = cuda_blocks(cuda_div_up(runs, CUDA_THREADS), CUDA_MOST_BLOCKS);
+    walk_runs typed;
     if (!p->walk.n) return ST_OK;
-    if (p->walk.wide) point_kernel<CUDA_WIDE><<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*p);
+    if (of_one_type(p, &typed)) {
+        if (p->walk.type[0] == ST_F32) launch_typed<float>(q, p, &typed);
+        else launch_typed<st_bf16>(q, p, &typed);
+    } else if (p->walk.wide) point_kernel<CUDA_WIDE><<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*p);
     else point_kernel<1><<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*p);
     return st_cuda_launched(q, "point");
 }

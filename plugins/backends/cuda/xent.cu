@@ -5,19 +5,12 @@
 #include "wide.h"
 
 enum { ROW_THREADS = 512, ROW_WARPS = ROW_THREADS / 32, LIST_THREADS = 1024, LIST_WARPS = LIST_THREADS / 32, AT_ONCE = 4 };
-#define LOG2_E 1.4426950408889634f
 #define LN_2 0.69314718055994531
 #define WARP 0xffffffffu
 
 /* Elements seen so far: the largest, the sum of 2^t with that as maximum, and the first place of the largest. */
 typedef struct running { float max, sum; int32_t at; } running;
 
-DEVICE float exp2_of(float t)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(t));
-    return y;
-}
 DEVICE float exponent(float x, float max) { return fmaf(x, LOG2_E, -max * LOG2_E); }
 
 /* From one maximum to another: exactly 0 between equal ones, so sums of nothing stay 0. */
