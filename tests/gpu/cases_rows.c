@@ -95,10 +95,10 @@ static int call_rope(const st_queue *q, const st_ops *o, gpu *g, const void *arg
 
 static void rotary(gpu *g)
 {
-    for (int i = 0; i < 4; i++) {
-        rope c = {.dim = i < 2 ? 64 : 10, .interleaved = i & 1, .inverse = i > 1};
-        gpu_out(g, gpu_random(g, NEW(g, "x", REAL, 5, 19, 3, 80), -1, 1));
-        gpu_random(g, NEW(g, "cos", ACC, 3, 19, c.dim / 2), -1, 1);
+    for (int i = 0; i < 6; i++) { /* the last two: aligned, halves of whole eights */
+        rope c = {.dim = i < 2 || i > 3 ? 64 : 10, .interleaved = i < 4 && i & 1, .inverse = i == 2 || i == 3 || i == 5};
+        gpu_out(g, gpu_random(g, NEW(g, "x", REAL, i < 4 ? 5 : 8, 19, 3, 80), -1, 1));
+        gpu_random(g, NEW(g, "cos", ACC, i < 4 ? 3 : 4, 19, c.dim / 2), -1, 1);
         gpu_random(g, NEW(g, "sin", ACC, 0, 19, c.dim / 2), -1, 1);
         gpu_check(g, "rope", call_rope, &c, 2e-6, 3e-3);
     }

@@ -189,9 +189,46 @@ KERNEL(CUDA_THREADS) rope_kernel(const cuda_rope a)
     }
 }
 
+/* Eight neighbouring pairs at a time: the halves of a head apart, all aligned. */
+template <int TYPE> KERNEL(CUDA_THREADS) rope_wide_kernel(const __grid_constant__ cuda_rope a, uint32_t n)
+{
+    uint32_t i = blockIdx.x * CUDA_THREADS + threadIdx.x, runs = (uint32_t)a.half / CUDA_WIDE, heads = (uint32_t)a.x.heads;
+    if (i >= n) return;
+    uint32_t run = i % runs, row = i / runs, token = row / heads, head = row % heads;
+    int64_t low = token * a.x.s_row + head * a.x.s_head + run * CUDA_WIDE, high = low + a.half;
+    float u[CUDA_WIDE], v[CUDA_WIDE], c[CUDA_WIDE], s[CUDA_WIDE];
+    get_run<CUDA_WIDE>(a.x.data, TYPE, low, u);
+    get_run<CUDA_WIDE>(a.x.data, TYPE, high, v);
+    get_run<CUDA_WIDE>(a.cos, ST_F32, token * a.s_cos + run * CUDA_WIDE, c);
+    get_run<CUDA_WIDE>(a.sin, ST_F32, token * a.s_sin + run * CUDA_WIDE, s);
+#pragma unroll
+    for (int j = 0; j < CUDA_WIDE; j++) {
+        float x = u[j], y = v[j], sine = a.inverse ? -s[j] : s[j];
+        u[j] = x * c[j] - y * sine;
+        v[j] = y * c[j] + x * sine;
+    }
+    put_run<CUDA_WIDE>(a.x.data, TYPE, low, u);
+    put_run<CUDA_WIDE>(a.x.data, TYPE, high, v);
+}
+
+static bool rope_wide(const cuda_rope *a, int64_t n)
+{
+    int64_t size = a->x.type == ST_F32 ? 4 : 2;
+    uintptr_t all = (uintptr_t)a->x.data | (uintptr_t)(a->x.s_row * size) | (uintptr_t)(a->x.s_head * size) |
+                    (uintptr_t)a->cos | (uintptr_t)a->sin | (uintptr_t)(a->s_cos * 4) | (uintptr_t)(a->s_sin * 4);
+    return !a->interleaved && a->half % CUDA_WIDE == 0 && all % 16 == 0 && n <= INT32_MAX;
+}
+
 extern "C" int cuda_run_rope(const st_queue *q, const cuda_rope *a)
 {
     int64_t n = a->x.rows * a->x.heads * a->half;
+    if (rope_wide(a, n)) {
+        uint32_t runs = (uint32_t)(n / CUDA_WIDE);
+        unsigned blocks = (unsigned)cuda_div_up(runs, CUDA_THREADS);
+        if (a->x.type == ST_F32) rope_wide_kernel<ST_F32><<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*a, runs);
+        else rope_wide_kernel<ST_BF16><<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*a, runs);
+        return st_cuda_launched(q, "rope");
+    }
     rope_kernel<<<cuda_blocks(cuda_div_up(n, CUDA_THREADS), CUDA_MOST_BLOCKS), CUDA_THREADS, 0, st_cuda_stream(q)>>>(*a);
     return st_cuda_launched(q, "rope");
 }
