@@ -1,31 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gated_delta_net/conv_cuda.cu - depthwise causal convolution + SiLU over segments. A thread has some neighbouring
- * channels of one tile and walks its tokens; the last taps of them stay in registers. */
+ * channels of one tile and walks its tokens, several of which it loads at once; the last taps stay in registers. */
 #include "kernels_cuda.h"
-#include "tile_cuda.h"
+#include "math_cuda.h"
 
-enum { THREADS = 128, REDUCE_THREADS = 256 };
-
-/* N neighbours in one access. */
-template <int N, typename T> DEVICE void read(float out[N], const T *from)
-{
-    union { uint4 wide; uint2 half; T v[16 / sizeof(T)]; } u;
-    if (N * sizeof(T) == 16) u.wide = *(const uint4 *)from;
-    else if (N * sizeof(T) == 8) u.half = *(const uint2 *)from;
-    else u.v[0] = *from;
-#pragma unroll
-    for (int i = 0; i < N; i++) out[i] = st_to_f32(u.v[i]);
-}
-template <int N, typename T> DEVICE void write(T *to, const float in[N])
-{
-    union { uint4 wide; uint2 half; T v[16 / sizeof(T)]; } u;
-#pragma unroll
-    for (int i = 0; i < N; i++) st_from_f32(&u.v[i], in[i]);
-    if (N * sizeof(T) == 16) *(uint4 *)to = u.wide;
-    else if (N * sizeof(T) == 8) *(uint2 *)to = u.half;
-    else *to = u.v[0];
-}
-DEVICE float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
+enum { THREADS = 128, AHEAD = 4, REDUCE_LANES = 8, REDUCE_COLUMNS = 32 }; /* AHEAD: tokens that are loaded at once */
 
 /* Weights of this thread's channels, behind TAPS - a.taps zeros. */
 template <int TAPS, int N, typename T> DEVICE void read_weights(float w[TAPS][N], const gdn_conv &a, int channel)
@@ -45,7 +24,7 @@ DEVICE void read_past(float x[TAPS][N], const gdn_conv &a, int64_t begin, int64_
 #pragma unroll
     for (int j = 0; j < TAPS - 1; j++) {
         const int64_t t = begin - (TAPS - 1) + j;
-        if (t >= first && j >= TAPS - a.taps) read<N>(x[j], (const T *)a.in + t * a.in_stride + channel);
+        if (t >= first && j >= TAPS - a.taps) unpack<N, T>(x[j], load<N>((const T *)a.in + t * a.in_stride + channel));
         else
 #pragma unroll
             for (int i = 0; i < N; i++) x[j][i] = 0;
@@ -59,6 +38,15 @@ template <int TAPS, int N> DEVICE void shift(float x[TAPS][N])
         for (int i = 0; i < N; i++) x[j][i] = x[j + 1][i];
 }
 
+/* Tokens [first, first + AHEAD) of this thread's channels; zeros from `end` on. */
+template <int N, typename T>
+DEVICE void load_tokens(run<N, T> to[AHEAD], const void *from, int64_t begin, int64_t stride, int channel, int first, int end)
+{
+#pragma unroll
+    for (int k = 0; k < AHEAD; k++)
+        to[k] = first + k < end ? load<N>((const T *)from + (begin + first + k) * stride + channel) : run<N, T>{};
+}
+
 template <typename T, int TAPS, int N> static __global__ void __launch_bounds__(THREADS) forward(const gdn_conv a)
 {
     const int channel = (blockIdx.y * THREADS + threadIdx.x) * N;
@@ -66,27 +54,62 @@ template <typename T, int TAPS, int N> static __global__ void __launch_bounds__(
     const int64_t begin = tile[1];
     const int length = tile[2];
     float w[TAPS][N], x[TAPS][N];
+    run<N, T> in[AHEAD], next[AHEAD];
     if (length <= 0 || channel >= a.channels) return;
+    load_tokens<N, T>(next, a.in, begin, a.in_stride, channel, 0, length);
     read_weights<TAPS, N, T>(w, a, channel);
     read_past<TAPS, N, T>(x, a, begin, a.row.segments[tile[0]], channel);
-#pragma unroll 4
-    for (int t = 0; t < length; t++) {
-        float y[N];
-        read<N>(x[TAPS - 1], (const T *)a.in + (begin + t) * a.in_stride + channel);
+#pragma unroll 1
+    for (int first = 0; first < length; first += AHEAD) {
 #pragma unroll
-        for (int i = 0; i < N; i++) {
-            float sum = 0;
+        for (int k = 0; k < AHEAD; k++) in[k] = next[k];
+        load_tokens<N, T>(next, a.in, begin, a.in_stride, channel, first + AHEAD, length);
 #pragma unroll
-            for (int j = 0; j < TAPS; j++) sum += w[j][i] * x[j][i];
-            y[i] = sum * sigmoid(sum);
+        for (int k = 0; k < AHEAD; k++) {
+            float y[N];
+            unpack<N, T>(x[TAPS - 1], in[k]);
+#pragma unroll
+            for (int i = 0; i < N; i++) {
+                float sum = 0;
+#pragma unroll
+                for (int j = 0; j < TAPS; j++) sum += w[j][i] * x[j][i];
+                y[i] = sum * sigmoid<T>(sum);
+            }
+            if (first + k < length) write<N>((T *)a.out + (begin + first + k) * a.out_stride + channel, y);
+            shift<TAPS, N>(x);
         }
-        write<N>((T *)a.out + (begin + t) * a.out_stride + channel, y);
-        shift<TAPS, N>(x);
     }
 }
 
+/* du[TAPS - 1] of the token whose input is x[TAPS - 1], and its share of dw, if it is the tile's own. */
+template <typename T, int TAPS, int N>
+DEVICE void backward_token(float du[TAPS][N], float dw[TAPS][N], const float w[TAPS][N], const float x[TAPS][N],
+                           const float dy[N], bool own)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        float sum = 0;
+#pragma unroll
+        for (int j = 0; j < TAPS; j++) sum += w[j][i] * x[j][i];
+        const float s = sigmoid<T>(sum);
+        du[TAPS - 1][i] = dy[i] * (s * (1 + sum * (1 - s)));
+        if (own)
+#pragma unroll
+            for (int j = 0; j < TAPS; j++) dw[j][i] += du[TAPS - 1][i] * x[j][i];
+    }
+}
+/* The sums of a tile over its tokens, (taps, channels) for each tile. */
+template <int TAPS, int N> DEVICE void put_dweight(const gdn_conv &a, int channel, const float dw[TAPS][N])
+{
+#pragma unroll
+    for (int j = 0; j < TAPS; j++) {
+        const int tap = j - (TAPS - a.taps);
+        if (tap >= 0) write<N>((float *)a.work + ((int64_t)blockIdx.x * a.taps + tap) * a.channels + channel, dw[j]);
+    }
+}
 /* The gradient of an input needs those of up to taps - 1 later tokens of its segment, which are computed here again
- * instead of being waited for; weight gradients count the tile's own tokens only. */
+ * instead of being waited for; weight gradients count the tile's own tokens only. du[j] is that of token
+ * t - (TAPS - 1) + j, 0 where there is no such token, because dout is. */
 template <typename T, int TAPS, int N> static __global__ void __launch_bounds__(THREADS) backward(const gdn_conv a)
 {
     const int channel = (blockIdx.y * THREADS + threadIdx.x) * N;
@@ -94,66 +117,63 @@ template <typename T, int TAPS, int N> static __global__ void __launch_bounds__(
     const int64_t begin = tile[1];
     const int length = tile[2];
     float w[TAPS][N], x[TAPS][N], du[TAPS][N] = {}, dw[TAPS][N] = {};
-    if (length <= 0 || channel >= a.channels) return;
-    const int64_t end = a.row.segments[tile[0] + 1] - begin; /* tokens left in the segment */
-    read_weights<TAPS, N, T>(w, a, channel);
-    read_past<TAPS, N, T>(x, a, begin, a.row.segments[tile[0]], channel);
-#pragma unroll 2
-    for (int t = 0; t < length + TAPS - 1; t++) { /* du[j]: of token t - (TAPS - 1) + j */
-        float dy[N];
-        const int64_t token = begin + t;
-        if (t < end) {
-            read<N>(x[TAPS - 1], (const T *)a.in + token * a.in_stride + channel);
-            read<N>(dy, (const T *)a.dout + token * a.dout_stride + channel);
+    run<N, T> in[AHEAD], dout[AHEAD], next_in[AHEAD], next_dout[AHEAD];
+    if (channel >= a.channels) return;
+    const int64_t left = length > 0 ? a.row.segments[tile[0] + 1] - begin : 0; /* tokens of the segment */
+    const int all = length > 0 ? length + TAPS - 1 : 0, end = left < all ? (int)left : all;
+    if (all) {
+        load_tokens<N, T>(next_in, a.in, begin, a.in_stride, channel, 0, end);
+        load_tokens<N, T>(next_dout, a.dout, begin, a.dout_stride, channel, 0, end);
+        read_weights<TAPS, N, T>(w, a, channel);
+        read_past<TAPS, N, T>(x, a, begin, a.row.segments[tile[0]], channel);
+    }
+#pragma unroll 1
+    for (int first = 0; first < all; first += AHEAD) {
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            in[k] = next_in[k];
+            dout[k] = next_dout[k];
         }
+        load_tokens<N, T>(next_in, a.in, begin, a.in_stride, channel, first + AHEAD, end);
+        load_tokens<N, T>(next_dout, a.dout, begin, a.dout_stride, channel, first + AHEAD, end);
 #pragma unroll
-        for (int i = 0; i < N; i++) {
-            float sum = 0;
-#pragma unroll
-            for (int j = 0; j < TAPS; j++) sum += w[j][i] * x[j][i];
-            const float s = sigmoid(sum);
-            du[TAPS - 1][i] = t < end ? dy[i] * s * (1 + sum * (1 - s)) : 0;
-#pragma unroll
-            for (int j = 0; j < TAPS; j++)
-                if (t < length) dw[j][i] += du[TAPS - 1][i] * x[j][i];
-        }
-        if (t >= TAPS - 1) {
-            float dx[N];
+        for (int k = 0; k < AHEAD; k++) {
+            const int t = first + k;
+            float dy[N], dx[N];
+            unpack<N, T>(x[TAPS - 1], in[k]);
+            unpack<N, T>(dy, dout[k]);
+            backward_token<T, TAPS, N>(du, dw, w, x, dy, t < length);
 #pragma unroll
             for (int i = 0; i < N; i++) {
                 dx[i] = 0;
 #pragma unroll
                 for (int j = 0; j < TAPS; j++) dx[i] += w[j][i] * du[TAPS - 1 - j][i];
             }
-            write<N>((T *)a.din + (token - (TAPS - 1)) * a.din_stride + channel, dx);
+            if (t >= TAPS - 1 && t < all) write<N>((T *)a.din + (begin + t - (TAPS - 1)) * a.din_stride + channel, dx);
+            shift<TAPS, N>(x);
+            shift<TAPS, N>(du);
         }
-        shift<TAPS, N>(x);
-        shift<TAPS, N>(du);
     }
-#pragma unroll
-    for (int j = 0; j < TAPS; j++)
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            if (j >= TAPS - a.taps) {
-                const int64_t tap = (int64_t)blockIdx.x * a.taps + j - (TAPS - a.taps);
-                ((float *)a.work)[tap * a.channels + channel + i] = dw[j][i];
-            }
+    put_dweight<TAPS, N>(a, channel, dw); /* zeros for a tile that is not used */
 }
-/* dweight += the tiles' sums, in the order of tiles */
-static __global__ void __launch_bounds__(REDUCE_THREADS) reduce(const gdn_conv a)
+/* dweight += the tiles' sums: each lane those of every REDUCE_LANES-th tile, then the lanes in their order */
+static __global__ void __launch_bounds__(REDUCE_LANES *REDUCE_COLUMNS) reduce(const gdn_conv a)
 {
-    const int64_t i = (int64_t)blockIdx.x * REDUCE_THREADS + threadIdx.x, n = (int64_t)a.taps * a.channels;
+    __shared__ float room[REDUCE_LANES][REDUCE_COLUMNS];
+    const int column = threadIdx.x % REDUCE_COLUMNS, lane = threadIdx.x / REDUCE_COLUMNS;
+    const int64_t i = (int64_t)blockIdx.x * REDUCE_COLUMNS + column, n = (int64_t)a.taps * a.channels;
     float sum = 0;
-    if (i >= n) return;
 #pragma unroll 8
-    for (int64_t k = 0; k < a.row.n_tiles; k++)
-        sum += a.row.tiles[3 * k + 2] > 0 ? ((const float *)a.work)[k * n + i] : 0;
+    for (int64_t k = lane; k < a.row.n_tiles; k += REDUCE_LANES)
+        if (i < n) sum += ((const float *)a.work)[k * n + i];
+    room[lane][column] = sum;
+    __syncthreads();
+    if (lane || i >= n) return;
+    for (int l = 1; l < REDUCE_LANES; l++) sum += room[l][column];
     ((float *)a.dweight)[i % a.channels * a.taps + i / a.channels] += sum;
 }
 
-static int packs(const void *p, int64_t stride, int64_t bytes) { return !((uintptr_t)p % 16) && stride % bytes == 0; }
-
-template <typename T, int TAPS, int N> static int run(const st_queue *q, const gdn_conv *a, int back)
+template <typename T, int TAPS, int N> static int run_tiles(const st_queue *q, const gdn_conv *a, int back)
 {
     const int groups = (a->channels + N - 1) / N;
     const dim3 grid((unsigned)a->row.n_tiles, (unsigned)((groups + THREADS - 1) / THREADS));
@@ -165,11 +185,11 @@ template <typename T, int TAPS, int N> static int run(const st_queue *q, const g
 template <typename T> static int run_type(const st_queue *q, const gdn_conv *a, int back)
 {
     const int n = 8 / (int)sizeof(T);
-    const int several = a->channels % n == 0 && packs(a->in, a->in_stride, n) &&
-                        (back ? packs(a->dout, a->dout_stride, n) && packs(a->din, a->din_stride, n)
-                              : packs(a->out, a->out_stride, n));
-    if (a->taps > 4) return run<T, GDN_MAX_TAPS, 1>(q, a, back);
-    return several ? run<T, 4, n>(q, a, back) : run<T, 4, 1>(q, a, back);
+    const int several = a->channels % n == 0 && in_runs<T>(a->in, a->in_stride, 8) &&
+                        (back ? in_runs<T>(a->dout, a->dout_stride, 8) && in_runs<T>(a->din, a->din_stride, 8)
+                              : in_runs<T>(a->out, a->out_stride, 8));
+    if (a->taps > 4) return run_tiles<T, GDN_MAX_TAPS, 1>(q, a, back);
+    return several ? run_tiles<T, 4, n>(q, a, back) : run_tiles<T, 4, 1>(q, a, back);
 }
 static int run_any(const st_queue *q, const gdn_conv *a, int back)
 {
@@ -183,6 +203,7 @@ int gdn_cuda_conv_bwd(const st_queue *q, const gdn_conv *a)
     const int64_t n = (int64_t)a->taps * a->channels;
     ST_TRY(run_any(q, a, 1));
     if (!a->dweight) return ST_OK;
-    reduce<<<(unsigned)((n + REDUCE_THREADS - 1) / REDUCE_THREADS), REDUCE_THREADS, 0, st_cuda_stream(q)>>>(*a);
+    const unsigned blocks = (unsigned)((n + REDUCE_COLUMNS - 1) / REDUCE_COLUMNS);
+    reduce<<<blocks, REDUCE_LANES * REDUCE_COLUMNS, 0, st_cuda_stream(q)>>>(*a);
     return st_cuda_launched(q, "gdn_conv_bwd");
 }
