@@ -3,7 +3,8 @@
  * rows there are only the device knows; grids are of the capacity. */
 #include "warp_cuda.h"
 
-/* N neighbours: 1, or 4 where addresses allow it. */
+/* N neighbours: 1, or the 16 bytes of an access where addresses allow it. */
+template <typename T> struct pack { enum { n = 16 / sizeof(T) }; };
 template <int N> DEVICE void read(float out[N], const float *from)
 {
     if constexpr (N == 4) {
@@ -13,10 +14,11 @@ template <int N> DEVICE void read(float out[N], const float *from)
 }
 template <int N> DEVICE void read(float out[N], const st_bf16 *from)
 {
-    if constexpr (N == 4) {
-        const uint2 v = *(const uint2 *)from;
-        out[0] = __uint_as_float(v.x << 16), out[1] = __uint_as_float(v.x & 0xffff0000u);
-        out[2] = __uint_as_float(v.y << 16), out[3] = __uint_as_float(v.y & 0xffff0000u);
+    if constexpr (N == 8) {
+        const uint4 v = *(const uint4 *)from;
+        const uint32_t word[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int i = 0; i < N; i++) out[i] = __uint_as_float(i % 2 ? word[i / 2] & 0xffff0000u : word[i / 2] << 16);
     } else out[0] = st_to_f32(*from);
 }
 template <int N> DEVICE void write(float *to, const float in[N])
@@ -26,8 +28,19 @@ template <int N> DEVICE void write(float *to, const float in[N])
 }
 template <int N> DEVICE void write(st_bf16 *to, const float in[N])
 {
-    if constexpr (N == 4) *(uint2 *)to = make_uint2(st_bf16_pair(in[0], in[1]), st_bf16_pair(in[2], in[3]));
+    if constexpr (N == 8)
+        *(uint4 *)to = make_uint4(st_bf16_pair(in[0], in[1]), st_bf16_pair(in[2], in[3]), st_bf16_pair(in[4], in[5]),
+                                  st_bf16_pair(in[6], in[7]));
     else st_from_f32(to, in[0]);
+}
+/* Of the unit's gate; in bf16 within 2^-16. */
+template <typename T> DEVICE float unit_sigmoid(float x)
+{
+    if constexpr (sizeof(T) == 4) return sigmoid(x);
+    float e, s;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(-1.4426950408889634f * x));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(s) : "f"(1.0f + e));
+    return s;
 }
 
 template <typename T, int N> static __global__ void __launch_bounds__(THREADS) glu(const moe_glu a)
@@ -41,7 +54,7 @@ template <typename T, int N> static __global__ void __launch_bounds__(THREADS) g
         read<N>(g, gate + k);
         read<N>(u, up + k);
 #pragma unroll
-        for (int j = 0; j < N; j++) g[j] = weight * g[j] * sigmoid(g[j]) * u[j];
+        for (int j = 0; j < N; j++) g[j] = weight * g[j] * unit_sigmoid<T>(g[j]) * u[j];
         write<N>((T *)a.product + i * a.width + k, g);
     }
 }
@@ -59,7 +72,7 @@ template <typename T, int N> static __global__ void __launch_bounds__(THREADS) g
         read<N>(dy, (const T *)a.dproduct + i * a.width + k);
 #pragma unroll
         for (int j = 0; j < N; j++) {
-            const float s = sigmoid(g[j]), act = g[j] * s, d = dy[j] * weight, du = d * act;
+            const float s = unit_sigmoid<T>(g[j]), act = g[j] * s, d = dy[j] * weight, du = d * act;
             dweight += dy[j] * act * u[j];
             g[j] = d * u[j] * s * (1 + g[j] * (1 - s));
             u[j] = du;
@@ -115,8 +128,8 @@ template <typename T, int N> static int run_glu(const st_queue *q, const moe_glu
 }
 template <typename T> static int glu_of_type(const st_queue *q, const moe_glu *a, int back)
 {
-    const int packed = a->width % 4 == 0 && even(a->gate_up) && even(back ? a->dproduct : a->product);
-    return packed ? run_glu<T, 4>(q, a, back) : run_glu<T, 1>(q, a, back);
+    const int n = pack<T>::n, packed = a->width % n == 0 && even(a->gate_up) && even(back ? a->dproduct : a->product);
+    return packed ? run_glu<T, n>(q, a, back) : run_glu<T, 1>(q, a, back);
 }
 static int any_glu(const st_queue *q, const moe_glu *a, int back)
 {
@@ -134,8 +147,9 @@ template <typename T, int N> static int run_gate(const st_queue *q, const moe_ga
 }
 template <typename T> static int gate_of_type(const st_queue *q, const moe_gate *a, int back)
 {
-    const int packed = a->width % 4 == 0 && even(a->out) && (back ? even(a->dy) && even(a->dout) : even(a->y));
-    return packed ? run_gate<T, 4>(q, a, back) : run_gate<T, 1>(q, a, back);
+    const int n = pack<T>::n;
+    const int packed = a->width % n == 0 && even(a->out) && (back ? even(a->dy) && even(a->dout) : even(a->y));
+    return packed ? run_gate<T, n>(q, a, back) : run_gate<T, 1>(q, a, back);
 }
 static int any_gate(const st_queue *q, const moe_gate *a, int back)
 {
