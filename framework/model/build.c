@@ -292,6 +292,7 @@ static int finish(st_model *m, st_diags *d)
     first = keep_first(first, model_check_init(m, d));
     first = keep_first(first, model_assign_parts(m, d));
     if (first == ST_OK) first = model_classify(m, d);
+    if (first == ST_OK) first = model_check_zero(m, d);
     if (first != ST_OK) return first;
     m->weight_list = ST_NEW_N(m->arena, const st_model_weight *, m->n_weights);
     if (!m->weight_list) return ST_E_NOMEM;

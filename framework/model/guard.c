@@ -5,15 +5,15 @@
 #include <math.h>
 #include <string.h>
 
-/* Sums of squares per group, added in a fixed order. */
+/* Sums of squares per bucket, added in a fixed order. */
 int model_norm(st_model *m, double *norm, int32_t *finite, st_error *e)
 {
     double sum = 0;
 
     if (!m->sums) m->sums = ST_NEW_N(m->arena, double, m->n_weights);
     if (!m->sums) return st_fail(e, ST_E_NOMEM, "no memory for the norm");
-    ST_TRY(model_read_cells(m, m->sumsq_at, m->n_groups, m->sums, e));
-    for (int32_t i = 0; i < m->n_groups; i++) sum += m->sums[i];
+    ST_TRY(model_read_cells(m, m->sumsq_at, m->n_buckets, m->sums, e));
+    for (int32_t i = 0; i < m->n_buckets; i++) sum += m->sums[i];
     *norm = sqrt(sum);
     *finite = isfinite(sum);
     return ST_OK;

@@ -66,8 +66,8 @@ static const st_param parallel_params[] = {
     ST_INT(parallel_keys, expert, "1", 1, 65536, "ranks", 0, "ranks that share the experts of a layer"),
     ST_INT(parallel_keys, pipeline, "1", 1, 65536, "ranks", 0, "stages that share the layers"),
     ST_INT(parallel_keys, zero, "1", 0, 3, "", 0,
-           "what ranks with rows of their own share out: 1 the optimizer's state, 2 gradients too, 3 weights too; 0 "
-           "nothing"),
+           "what ranks with rows of their own share out: 1 the optimizer's state, 2 layers' gradients too, 3 layers' "
+           "weights too; 0 nothing"),
 };
 static const st_param part_params[] = {
     ST_BOOL(part_keys, freeze, "no", 0, "not trained"),

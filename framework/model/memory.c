@@ -12,41 +12,43 @@ static size_t place(size_t *at, size_t bytes)
     return here;
 }
 
-/* Members of a group, at the same element offsets in weights, gradients and states; of these a rank has its share. */
-static int place_group(st_model *m, int32_t g, size_t *weights, size_t *grads, size_t *states)
+/* Of a bucket all have whole weights and gradients, or a share as of the states. */
+static void place_bucket(st_model *m, opt_bucket *b, size_t *weights, size_t *grads, size_t *states)
 {
-    opt_group *o = &m->groups[g];
-    size_t acc = st_dtype_size(m->acc_dtype), own = st_dtype_size(o->dtype), n, share;
+    const opt_group *g = &m->groups[b->group];
+    size_t acc = st_dtype_size(m->acc_dtype), own = st_dtype_size(g->dtype), all = (size_t)b->count,
+           share = (size_t)b->share;
 
-    ST_TRY(model_share_group(m, g));
-    n = (size_t)o->count;
-    share = (size_t)o->share;
-    o->at = place(weights, n * own);
-    o->grad_at = place(grads, n * acc);
-    if (o->dtype != m->acc_dtype) o->master_at = place(states, share * acc);
-    for (int s = 0; s < o->class_.n_state; s++)
-        o->state_at[s] = place(states, share * st_dtype_size(o->class_.state[s].dtype));
-    for (int32_t i = 0; i < m->n_weights; i++) {
-        model_weight *w = m->weights[i];
-        size_t all = (size_t)w->offset, mine = (size_t)(w->offset - o->first);
-        if (w->group != g) continue;
-        w->at = o->at + all * own;
-        w->grad_at = o->grad_at + all * acc;
-        w->master_at = o->master_at + mine * acc;
-        for (int s = 0; s < o->class_.n_state; s++)
-            w->state_at[s] = o->state_at[s] + mine * st_dtype_size(o->class_.state[s].dtype);
-    }
-    return ST_OK;
+    b->at = place(weights, (model_gathers(m, b) ? share : all) * own);
+    b->grad_at = place(grads, (b->part ? share : all) * acc);
+    if (g->dtype != m->acc_dtype) b->master_at = place(states, share * acc);
+    for (int s = 0; s < g->class_.n_state; s++)
+        b->state_at[s] = place(states, share * st_dtype_size(g->class_.state[s].dtype));
+}
+
+static void place_weight(st_model *m, model_weight *w)
+{
+    const opt_bucket *b = &m->buckets[w->bucket];
+    const opt_group *g = &m->groups[b->group];
+    size_t acc = st_dtype_size(m->acc_dtype), all = (size_t)w->offset, mine = (size_t)(w->offset - b->first);
+
+    w->at = b->at + (model_gathers(m, b) ? mine : all) * st_dtype_size(g->dtype);
+    w->grad_at = b->grad_at + (b->part ? mine : all) * acc;
+    w->master_at = b->master_at + mine * acc;
+    for (int s = 0; s < g->class_.n_state; s++)
+        w->state_at[s] = b->state_at[s] + mine * st_dtype_size(g->class_.state[s].dtype);
 }
 
 static int place_weights(st_model *m)
 {
     size_t weights = 0, grads = 0, states = 0;
 
-    for (int32_t g = 0; g < m->n_groups; g++) ST_TRY(place_group(m, g, &weights, &grads, &states));
+    ST_TRY(model_make_buckets(m));
+    for (int32_t i = 0; i < m->n_buckets; i++) place_bucket(m, &m->buckets[i], &weights, &grads, &states);
     for (int32_t i = 0; i < m->n_weights; i++) {
         model_weight *w = m->weights[i];
-        if (w->group < 0) w->at = place(&weights, (size_t)w->pub.count * st_dtype_size(w->pub.dtype));
+        if (w->bucket >= 0) place_weight(m, w);
+        else w->at = place(&weights, (size_t)w->pub.count * st_dtype_size(w->pub.dtype));
     }
     m->weight_block.bytes = weights;
     m->grad_block.bytes = grads;

@@ -74,8 +74,8 @@ typedef struct model_weight {
     int32_t index;                 /* of "{n}"                                                               */
     st_weight decl;                /* init, a, b, fill                                                       */
     int32_t trains;                /* has a gradient in this run                                             */
-    int32_t group;                 /* of the optimizer; -1: none                                             */
-    int64_t offset;                /* elements into the ranges of its group                                  */
+    int32_t group, bucket;         /* of the optimizer; -1: none                                             */
+    int64_t offset;                /* elements into its bucket                                               */
     int32_t owner;                 /* rank of group data that updates it as a matrix                         */
     size_t at, grad_at;            /* bytes into the blocks                                                  */
     size_t master_at;              /* into state_block, when model_has_master()                              */
@@ -111,16 +111,17 @@ typedef struct model_accum {
 } model_accum;
 typedef struct model_metric { model_part *part; st_metric decl; const char *shown, *pooled; size_t at; } model_metric;
 
-/* Weights with one update rule lie side by side in every block, so the optimizer sees one flat range per group. */
-typedef struct opt_group {
-    st_opt_class class_;
-    double decay, lr_scale;
-    int32_t dtype;
+/* Weights with one update rule are a group, and lie side by side in every block as buckets of it: one of all, or from
+ * zero = 2 on one of each layer and one of the rest. So the optimizer sees one flat range per bucket. */
+typedef struct opt_group { st_opt_class class_; double decay, lr_scale; int32_t dtype; size_t hyper_at; } opt_group;
+typedef struct opt_bucket {
+    int32_t group;
+    model_part *part;              /* the layer; of its gradients, or weights too, only the share stays; NULL */
     int64_t count, share, first;   /* elements with padding; of them this rank updates [first, first + share) */
     size_t at, grad_at, master_at, state_at[4];
-    size_t hyper_at;
+    char *weights, *grads;         /* the layer's whole, while it runs; NULL                                 */
     st_opt_unit unit;              /* the share: one update where the class says flat, and sums              */
-} opt_group;
+} opt_bucket;
 typedef struct matrix_unit { st_opt_unit unit; st_weight_info info; } matrix_unit; /* one section of one weight */
 
 /* ---- memory (memory.c) ---- */
@@ -191,6 +192,7 @@ struct st_model {
     model_sum step_sum;
     model_metric *metrics; int32_t n_metrics, cap_metrics;
     opt_group *groups; int32_t n_groups, cap_groups;
+    opt_bucket *buckets; int32_t n_buckets, cap_buckets;
     const st_opt_unit **units; matrix_unit *matrices; int32_t n_units;
     st_model_layer *layer_list; int32_t n_layer_list;
     frame encoder_frame;
@@ -337,8 +339,13 @@ int model_exchange(st_step *, uint32_t group, const st_blocks *);
 int model_collect(st_step *, uint32_t what, uint32_t group, const st_tensor *send, const st_tensor *recv);
 
 /* shares.c */
-int model_share_group(st_model *, int32_t group); /* places its weights, cuts it */
+int model_check_zero(st_model *, st_diags *);
+int model_make_buckets(st_model *);               /* of all groups, cut, and the weights' places in them */
+bool model_gathers(const st_model *, const opt_bucket *); /* its weights are whole only while the layer runs */
 bool model_updates(const st_model *, const model_weight *); /* is this rank's to update, of a group of matrices */
+/* Around a layer: what only shares stay of is made whole, in scratch memory that the caller gives back by its mark. */
+int model_open_part(st_model *, const model_part *, int backward);
+int model_close_part(st_model *, const model_part *);
 int model_sum_gradients(st_model *);
 int model_sum_squares(st_model *);
 int model_gather_weights(st_model *);

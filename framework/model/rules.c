@@ -101,19 +101,6 @@ static int refuse_ranks(st_model *m, const char *key, int64_t ranks, const char 
                             : ST_OK;
 }
 
-/* What is gathered or given away while the model runs would have to be gathered or given away layer by layer. */
-static int check_zero(st_model *m, st_diags *d)
-{
-    static const char *const why[] = {
-        [2] = "gradients stay whole on every rank: nothing sums up those of a layer while backward goes on",
-        [3] = "weights stay whole on every rank: nothing gathers those of a layer before it runs"};
-    int64_t zero = m->parallel.zero;
-
-    return zero < 2 ? ST_OK
-                    : st_spec_fail_key(m->spec, d, "parallel", "zero", "zero = 1 shares out the optimizer's state",
-                                       "[parallel] zero = %lld: %s", (long long)zero, why[zero]);
-}
-
 /* A group of more than one rank needs something to cut, and in a run a transport that joins so many. */
 static int check_ranks(st_model *m, st_diags *d)
 {
@@ -139,9 +126,6 @@ static int check_ranks(st_model *m, st_diags *d)
 
 int model_check_rules(st_model *m, st_diags *d)
 {
-    int rc[] = {check_family(m, d), check_zero(m, d), m->comm.plugin ? check_ranks(m, d) : ST_OK};
-
-    for (size_t i = 0; i < ST_COUNT(rc); i++)
-        if (rc[i] != ST_OK) return rc[i];
-    return ST_OK;
+    int rc = check_family(m, d), ranks = m->comm.plugin ? check_ranks(m, d) : ST_OK;
+    return rc != ST_OK ? rc : ranks;
 }

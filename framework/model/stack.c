@@ -96,10 +96,12 @@ static int layer_forward(st_model *m, model_stack *st, int32_t i, frame *f, int 
                          const st_tensor *rbuf)
 {
     model_part *p = st->layers[i];
+    size_t mark = m->scratch.used;
     context saved;
     st_tensor n;
 
     f->keep_mark = m->keep.used;
+    model_open_part(m, p, 0);
     model_enter(m, p, f, &saved);
     set_train(m, kept);
     f->r = kept ? model_keep(m, m->dtype, st->rows, st->hidden) : *rbuf;
@@ -112,6 +114,8 @@ static int layer_forward(st_model *m, model_stack *st, int32_t i, frame *f, int 
     if (kept && st == m->trunk) model_look_slots(m, p, f);
     *r = f->r;
     model_leave(m, &saved);
+    model_close_part(m, p);
+    m->scratch.used = mark;
     return m->run.s.status;
 }
 
@@ -182,24 +186,28 @@ static int layer_backward(st_model *m, model_stack *st, int32_t i, frame *f, con
     int below = i > st->first || st->input;
     int norm_trains = m->weights[p->norm]->trains || (p->norm_bias >= 0 && m->weights[p->norm_bias]->trains);
     st_tensor n, dx = st_absent();
+    size_t mark = m->scratch.used;
     context saved;
     int rc;
 
+    model_open_part(m, p, 1);
     model_enter(m, p, f, &saved);
     set_train(m, 1);
     n = model_scratch(m, m->dtype, st->rows, st->hidden);
     norm(m, st, p->norm, p->norm_bias, &f->r, NULL, NULL, &n, NULL, NULL);
     if (p->full) { /* forward again, keeping this time; counted once, so cells are muted */
-        size_t mark = m->scratch.used;
+        size_t again = m->scratch.used;
         st_tensor y = model_scratch(m, m->dtype, st->rows, st->hidden);
         model_call_forward(m, p, f, &n, &y, 0, 1);
-        m->scratch.used = mark;
+        m->scratch.used = again;
     }
     if (below || norm_trains) dx = model_scratch(m, m->dtype, st->rows, st->hidden);
     rc = s->status == ST_OK ? p->layer.backward(p->self, s, &n, dr, &dx) : s->status;
     if (rc != ST_OK) model_fail(m, rc, "backward failed (%s)", st_code_name(rc));
     if (dx.data) norm_bwd(m, st, p->norm, p->norm_bias, &f->r, &f->rstd, &f->mean, &dx, below ? dr : NULL, 1);
     model_leave(m, &saved);
+    model_close_part(m, p);
+    m->scratch.used = mark;
     return s->status;
 }
 

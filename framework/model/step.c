@@ -76,10 +76,13 @@ int model_begin_step(st_model *m, int mode, int32_t micros)
     model_zero(m, m->cell_block.base + m->fault_at, sizeof(st_fault));
     model_zero(m, m->cell_block.base + m->accum_at, m->accum_bytes); /* totals too: none is left from before */
     if (mode != ST_TRAIN) return m->run.s.status;
+    for (int32_t i = 0; i < m->n_buckets; i++)
+        if (m->buckets[i].part)
+            model_zero(m, m->grad_block.base + m->buckets[i].grad_at, (size_t)m->buckets[i].share * acc);
     for (int32_t i = 0; i < m->n_weights; i++) {
         model_weight *w = m->weights[i];
         w->done = 0;
-        if (w->trains && (!(w->pub.flags & ST_W_BETA) || !w->per_micro))
+        if (w->trains && !m->buckets[w->bucket].part && (!(w->pub.flags & ST_W_BETA) || !w->per_micro))
             model_zero(m, m->grad_block.base + w->grad_at, (size_t)w->pub.count * acc);
     }
     return m->run.s.status;
@@ -195,7 +198,7 @@ int model_micro(st_model *m, int mode, int32_t micro)
 /* ---- the end of a step ---- */
 
 /* The step's end begins: nothing of its micro-batches is needed, and the optimizer has all scratch to itself.
- * One sum of squares per group: few launches. Which weight is bad is asked only when a sum is not finite. */
+ * One sum of squares per bucket: few launches. Which weight is bad is asked only when a sum is not finite. */
 int model_sums(st_model *m)
 {
     st_step *s = &m->run.s;
@@ -203,9 +206,9 @@ int model_sums(st_model *m)
 
     m->keep.used = m->scratch.used = 0;
     model_zero(m, m->cell_block.base + m->sumsq_at, (size_t)m->n_weights * acc);
-    for (int32_t i = 0; i < m->n_groups; i++) {
+    for (int32_t i = 0; i < m->n_buckets; i++) {
         st_tensor cell = model_cell(m, m->sumsq_at + (size_t)i * acc, 1);
-        ST_OP(s, sumsq, &m->groups[i].unit.grad, 1.0, &cell);
+        ST_OP(s, sumsq, &m->buckets[i].unit.grad, 1.0, &cell);
     }
     return model_sum_squares(m);
 }
@@ -424,11 +427,12 @@ static int layer_forward_alone(st_model *m, model_part *p, frame *f, const st_te
 {
     context saved;
 
+    model_open_part(m, p, 0);
     model_enter(m, p, f, &saved);
     m->run.now.train = m->run.s.train = train;
     model_call_forward(m, p, f, x, y, 0, 0);
     model_leave(m, &saved);
-    return m->run.s.status;
+    return model_close_part(m, p);
 }
 
 static int layer_backward_alone(st_model *m, model_part *p, frame *f, const st_tensor *x, const st_tensor *dy,
@@ -437,12 +441,13 @@ static int layer_backward_alone(st_model *m, model_part *p, frame *f, const st_t
     context saved;
     int rc;
 
+    model_open_part(m, p, 1);
     model_enter(m, p, f, &saved);
     m->run.now.train = m->run.s.train = 1;
     rc = m->run.s.status == ST_OK ? p->layer.backward(p->self, &m->run.s, x, dy, dx) : m->run.s.status;
     if (rc != ST_OK) model_fail(m, rc, "backward failed (%s)", st_code_name(rc));
     model_leave(m, &saved);
-    return m->run.s.status;
+    return model_close_part(m, p);
 }
 
 static int put(st_model *m, const st_tensor *t, const double *v, st_error *e)

@@ -195,11 +195,24 @@ static model_weight *find(st_model *m, st_wid id)
     return NULL;
 }
 
+/* What only shares stay of is whole while its layer runs, and for nobody else. */
+static bool is_whole(st_model *m, const model_weight *w, int gradient)
+{
+    const opt_bucket *b = w->bucket >= 0 ? &m->buckets[w->bucket] : NULL;
+
+    if (!b || (gradient ? !b->part || b->grads : !model_gathers(m, b) || b->weights)) return true;
+    model_fail(m, ST_E_INTERNAL,
+               "asks for %s %s, but its layer does not run: with [parallel] zero = %lld only a share of it is there",
+               gradient ? "the gradient of weight" : "weight", w->pub.path, (long long)m->parallel.zero);
+    return false;
+}
+
 st_tensor model_weight_of(st_step *s, st_wid id)
 {
     st_model *m = run_of(s)->m;
     const model_weight *w = s->status == ST_OK ? find(m, id) : NULL;
-    return w ? model_weight_tensor(m, w) : st_absent();
+    if (!w || !is_whole(m, w, 0)) return st_absent();
+    return model_weight_tensor(m, w);
 }
 
 /* One call is one contribution. The first planning pass counts them; ST_W_BETA weights start by being overwritten. */
@@ -210,12 +223,12 @@ st_tensor model_grad_of(st_step *s, st_wid id, float *beta)
     model_weight *w = s->status == ST_OK ? find(m, id) : NULL;
 
     if (beta) *beta = 1;
-    if (!w || !w->trains) return st_absent();
+    if (!w || !w->trains || !is_whole(m, w, 1)) return st_absent();
     if (r->planning == PLAN_COUNT) {
         w->per_micro++;
         if (w->order < 0) w->order = r->order++;
     }
-    if (w->pub.flags & ST_W_BETA && !w->done) {
+    if (w->pub.flags & ST_W_BETA && !w->done && !m->buckets[w->bucket].grads) { /* those of a layer start at 0 */
         if (beta) *beta = 0;
         else model_zero(m, model_grad_tensor(m, w).data, (size_t)w->pub.count * st_dtype_size(m->acc_dtype));
     }

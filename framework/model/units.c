@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/units.c - what one call of the optimizer updates: flat ranges of groups, or single matrices of their weights.
+/* model/units.c - what one call of the optimizer updates: flat ranges of weights, or single matrices of their weights.
  * Units are made twice, first over planned addresses, then over real ones. */
 #include "model/private.h"
 #include <string.h>
@@ -11,20 +11,22 @@ static st_tensor flat(char *base, size_t at, int32_t dtype, int64_t n)
     return t;
 }
 
-/* The share of a group, weights side by side with what lies between them. */
-static void make_range(st_model *m, opt_group *g)
+/* The share of a bucket, weights side by side with what lies between them. */
+static void make_range(st_model *m, opt_bucket *b)
 {
-    st_opt_unit *u = &g->unit;
-    size_t first = (size_t)g->first;
+    const opt_group *g = &m->groups[b->group];
+    size_t first = (size_t)b->first, own = st_dtype_size(g->dtype), acc = st_dtype_size(m->acc_dtype);
+    st_opt_unit *u = &b->unit;
 
     u->size = sizeof *u;
     u->rule = g->class_.rule;
-    u->weight = u->master = flat(m->weight_block.base, g->at + first * st_dtype_size(g->dtype), g->dtype, g->share);
-    if (g->dtype != m->acc_dtype) u->master = flat(m->state_block.base, g->master_at, m->acc_dtype, g->share);
-    u->grad = flat(m->grad_block.base, g->grad_at + first * st_dtype_size(m->acc_dtype), m->acc_dtype, g->share);
+    u->weight = u->master =
+        flat(m->weight_block.base, b->at + (model_gathers(m, b) ? 0 : first * own), g->dtype, b->share);
+    if (g->dtype != m->acc_dtype) u->master = flat(m->state_block.base, b->master_at, m->acc_dtype, b->share);
+    u->grad = flat(m->grad_block.base, b->grad_at + (b->part ? 0 : first * acc), m->acc_dtype, b->share);
     for (int s = 0; s < 4; s++)
         u->state[s] = s < g->class_.n_state
-                          ? flat(m->state_block.base, g->state_at[s], g->class_.state[s].dtype, g->share)
+                          ? flat(m->state_block.base, b->state_at[s], g->class_.state[s].dtype, b->share)
                           : st_absent();
     u->hyper = flat(m->cell_block.base, g->hyper_at, m->acc_dtype, m->optimizer_ops.n_hyper);
 }
@@ -71,7 +73,8 @@ static void make_matrix(st_model *m, const model_weight *w, int32_t section, mat
     st_opt_unit *u = &out->unit;
 
     model_weight_infos(w, section, &out->info);
-    *u = (st_opt_unit){.size = sizeof *u, .rule = g->class_.rule, .hyper = g->unit.hyper, .info = &out->info};
+    *u = (st_opt_unit){
+        .size = sizeof *u, .rule = g->class_.rule, .hyper = m->buckets[w->bucket].unit.hyper, .info = &out->info};
     u->weight = part_of(w, section, model_weight_tensor(m, w));
     u->master = part_of(w, section, model_master_tensor(m, w));
     u->grad = part_of(w, section, model_grad_tensor(m, w));
@@ -89,11 +92,16 @@ static bool is_matrix(const st_model *m, const model_weight *w)
     return w->group >= 0 && m->groups[w->group].class_.place == ST_PLACE_MATRIX && model_updates(m, w);
 }
 
+static bool is_flat(const st_model *m, const opt_bucket *b)
+{
+    return m->groups[b->group].class_.place == ST_PLACE_FLAT;
+}
+
 static int32_t count_units(const st_model *m)
 {
     int32_t n = 0;
 
-    for (int32_t i = 0; i < m->n_groups; i++) n += m->groups[i].class_.place == ST_PLACE_FLAT;
+    for (int32_t i = 0; i < m->n_buckets; i++) n += is_flat(m, &m->buckets[i]);
     for (int32_t i = 0; i < m->n_weights; i++) {
         const model_weight *w = m->weights[i];
         if (is_matrix(m, w)) n += sections_of(w);
@@ -111,9 +119,9 @@ int model_make_units(st_model *m)
         m->matrices = ST_NEW_N(m->arena, matrix_unit, m->n_units ? m->n_units : 1);
     }
     if (!m->units || !m->matrices) return ST_E_NOMEM;
-    for (int32_t i = 0; i < m->n_groups; i++) {
-        make_range(m, &m->groups[i]);
-        if (m->groups[i].class_.place == ST_PLACE_FLAT) m->units[n++] = &m->groups[i].unit;
+    for (int32_t i = 0; i < m->n_buckets; i++) {
+        make_range(m, &m->buckets[i]);
+        if (is_flat(m, &m->buckets[i])) m->units[n++] = &m->buckets[i].unit;
     }
     for (int32_t i = 0; i < m->n_weights; i++) {
         const model_weight *w = m->weights[i];

@@ -94,7 +94,7 @@ static model_weight *add_weight(st_model *m, model_part *p, const st_weight *w, 
     x->raw = st_arena_strdup(m->arena, w->name);
     x->part = p;
     x->index = w->index;
-    x->group = x->order = -1;
+    x->group = x->bucket = x->order = -1;
     x->pub.path = path;
     x->pub.part = w->part ? st_arena_strdup(m->arena, w->part) : p->trains_as;
     x->pub.block = p->stack == m->trunk ? p->block : -1;
@@ -206,8 +206,15 @@ static st_tensor shaped(const model_weight *w, void *data, int32_t dtype)
     return t;
 }
 
+/* Where a bucket has it whole, or NULL. */
+static char *in_bucket(const model_weight *w, char *whole, int32_t dtype)
+{ return whole ? whole + (size_t)w->offset * st_dtype_size(dtype) : NULL; }
+
 st_tensor model_weight_tensor(const st_model *m, const model_weight *w)
-{ return shaped(w, m->weight_block.base + w->at, w->pub.dtype); }
+{
+    char *whole = w->bucket < 0 ? NULL : in_bucket(w, m->buckets[w->bucket].weights, w->pub.dtype);
+    return shaped(w, whole ? whole : m->weight_block.base + w->at, w->pub.dtype);
+}
 
 bool model_has_master(const st_model *m, const model_weight *w) { return w->group >= 0 && w->pub.dtype != m->acc_dtype; }
 
@@ -218,7 +225,11 @@ st_tensor model_master_tensor(const st_model *m, const model_weight *w)
 }
 
 st_tensor model_grad_tensor(const st_model *m, const model_weight *w)
-{ return w->trains ? shaped(w, m->grad_block.base + w->grad_at, m->acc_dtype) : st_absent(); }
+{
+    char *whole = w->bucket < 0 ? NULL : in_bucket(w, m->buckets[w->bucket].grads, m->acc_dtype);
+    if (!w->trains) return st_absent();
+    return shaped(w, whole ? whole : m->grad_block.base + w->grad_at, m->acc_dtype);
+}
 
 /* ---- values from and to the host ---- */
 

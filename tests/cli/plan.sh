@@ -77,6 +77,19 @@ must 'in bf16 masters are shared out too, and half as much is gathered' counts 8
     "\"gradients\": $((8 * share * 4))" "\"optimizer\": $((3 * share * 4))" "\"all_gather\": $((7 * share * 2)).0" \
     "\"reduce_scatter\": $((7 * share * 4)).0"
 mv f32.ini small.ini
+
+# the layer: norm and two matrices; the rest: embedding, norm, output
+layer=0 rest=0
+for n in 24 1920 960; do layer=$((layer + $(fill $n 64))); done
+for n in 2400 24 2400; do rest=$((rest + $(fill $n 64))); done
+layer=$(fill $(((layer + 7) / 8)) 64) rest=$(fill $(((rest + 7) / 8)) 64)
+must 'with zero = 2 a layer keeps shares of its gradients' counts 8 2 "\"weights\": $((8 * (layer + rest) * 4))" \
+    "\"gradients\": $(((layer + 8 * rest) * 4))" "\"optimizer\": $((2 * (layer + rest) * 4))" \
+    "\"all_gather\": $((7 * (layer + rest) * 4)).0" "\"reduce_scatter\": $((7 * (layer + rest) * 4)).0"
+must 'with zero = 3 of its weights too, gathered forward and backward' counts 8 3 "\"weights\": $(((layer + 8 * rest) * 4))" \
+    "\"gradients\": $(((layer + 8 * rest) * 4))" "\"all_gather\": $((7 * (2 * layer + rest) * 4)).0"
+must 'for every row of a rank' counts 2 3 '"rank_rows": 4' "\"all_gather\": $(((4 * 2 * $(fill $(((24 + 40 + 1920 + 960 + 1) / 2)) 64) +
+    $(fill $(((2432 + 64 + 2432 + 1) / 2)) 64)) * 4)).0"
 must 'a rank has its part of the work' sh -c '"$0" plan small.ini --json > one && "$0" plan small.ini --ranks 4 --json > four &&
     awk "/\"(step|rank)_flops\"/ { getline; gsub(/[^0-9.]/, \"\"); n[++k] = \$0 + 0 }
         END { exit !(k == 4 && n[1] == n[2] && n[1] == n[3] && n[1] == 4 * n[4] && n[4] > 0) }" one four' "$strata"

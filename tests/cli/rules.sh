@@ -115,8 +115,7 @@ ranks ranks-rows 's/^nothing//' 4
 ranks made-for-tensor 's/^\[tokenizer\]/[parallel]\ntensor = 2\n&/' 2
 ranks made-for-context 's/^\[tokenizer\]/[parallel]\ncontext = 2\n&/' 2
 ranks made-for-expert 's/^\[tokenizer\]/[parallel]\nexpert = 2\n&/' 2
-rule zero-gradients 's/^\[tokenizer\]/[parallel]\nzero = 2\n&/'
-rule zero-weights 's/^\[tokenizer\]/[parallel]\nzero = 3\n&/'
+rule zero-matrices 's/^\[tokenizer\]/[parallel]\nzero = 2\n&/; s/^plugin = adamw/plugin = muon/'
 rule pipeline 's/^\[tokenizer\]/[parallel]\npipeline = 2\n&/'
 
 # ---- text ----

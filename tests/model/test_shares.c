@@ -2,6 +2,7 @@
 /* model/test_shares.c - the data axis: shares of the optimizer's state, what ranks send each other, and that the shares
  * of all ranks together make the step of one. No run has more ranks than one yet: their models stand side by side. */
 #include "fixture.h"
+#include <math.h>
 
 enum { RANKS = 3 };
 #define BATCH "[batch]\ntokens = 96\nrows = 6\nsequences = 6\n"
@@ -78,13 +79,13 @@ static void matrices_have_one_owner(void **state)
         const st_model *m = f->model;
         for (int32_t i = 0; i < m->n_weights; i++) {
             const model_weight *w = m->weights[i];
-            const opt_group *g = &m->groups[w->group];
-            if (g->class_.place != ST_PLACE_MATRIX) continue;
+            const opt_bucket *b = &m->buckets[w->bucket];
+            if (m->groups[b->group].class_.place != ST_PLACE_MATRIX) continue;
             owners[i] += model_updates(m, w);
-            assert_int_equal(w->offset / g->share, (w->offset + w->pub.count - 1) / g->share);
+            assert_int_equal(w->offset / b->share, (w->offset + w->pub.count - 1) / b->share);
             for (int32_t k = 0; k < i; k++) { /* none lie on each other */
                 const model_weight *o = m->weights[k];
-                if (o->group == w->group)
+                if (o->bucket == w->bucket)
                     assert_true(o->offset + o->pub.count <= w->offset || w->offset + w->pub.count <= o->offset);
             }
         }
@@ -121,7 +122,8 @@ static double *read_weights(fixture *f)
 
     for (int i = 0; i < n; i++) all += w[i]->count;
     double *x = st_arena_alloc(f->arena, (size_t)all * sizeof *x);
-    for (int i = 0; i < n; i++, at += w[i - 1]->count) need_ok(st_model_read(f->model, i, ST_READ_WEIGHT, x + at, &e), &e);
+    for (int i = 0; i < n; i++, at += w[i - 1]->count)
+        need_ok(st_model_read(f->model, i, ST_READ_WEIGHT, x + at, &e), &e);
     return x;
 }
 
@@ -134,16 +136,16 @@ static void write_weights(fixture *f, const double *x)
     for (int i = 0; i < n; i++, x += w[i - 1]->count) need_ok(st_model_write(f->model, i, x, &e), &e);
 }
 
-static void step(fixture *f, int64_t number)
+static void step(fixture *f, int64_t number, int32_t micros)
 {
     static const int lengths[] = {30, 11, 40, 0};
-    st_packed_row *row = make_row(f, lengths, 0, 5, 0);
-    const st_packed_row *rows[] = {row};
+    int images = st_model_encoder(f->model) != NULL;
+    const st_packed_row *rows[] = {make_row(f, lengths, 0, 5, images), make_row(f, lengths, 2, 6, images)};
     st_schedule at = {sizeof at, 0, number, 0.01, 0, 1};
     st_step_result out;
     st_error e = {0};
 
-    need_ok(st_model_step(f->model, rows, 1, &at, 0, &out, &e), &e);
+    need_ok(st_model_step(f->model, rows, micros, &at, 0, &out, &e), &e);
     assert_int_equal(out.skipped, 0);
 }
 
@@ -157,10 +159,10 @@ static void shares_together_are_the_whole_step(const char *spec)
     for (int r = 0; r < RANKS; r++) f[r] = opened_as(spec, RANKS, r);
     for (int number = 1; number <= 2; number++) {
         double *before = read_weights(one), *want, *got[RANKS];
-        step(one, number);
+        step(one, number, 1);
         want = read_weights(one);
         for (int r = 0; r < RANKS; r++) {
-            step(f[r], number);
+            step(f[r], number, 1);
             got[r] = read_weights(f[r]);
         }
         for (int64_t i = 0; i < n; i++) {
@@ -180,7 +182,7 @@ static void shares_together_are_the_whole_step(const char *spec)
 static void shares_of_adamw(void **state) { shares_together_are_the_whole_step(MODEL(F64, ADAMW, "")); }
 static void shares_of_muon(void **state) { shares_together_are_the_whole_step(MODEL(F64, MUON, "")); }
 
-/* ---- what is sent ---- */
+/* ---- whole only while a layer runs ---- */
 
 static double sent(const st_model *m, const char *group, const char *call)
 {
@@ -190,6 +192,112 @@ static double sent(const st_model *m, const char *group, const char *call)
         if (!strcmp(t.group, group) && !strcmp(t.call, call)) return t.bytes;
     return 0;
 }
+
+/* Elements of one class of weights: of the layers each filled up for itself, and of the rest. */
+static void of_level(const st_model *m, bool decays, int32_t ranks, int64_t *layers, int64_t *rest)
+{
+    *layers = *rest = 0;
+    for (int32_t p = 0; p < m->n_parts; p++) {
+        int64_t n = 0;
+        for (int32_t i = 0; i < m->n_weights; i++)
+            if (m->weights[i]->part == m->parts[p] && (m->weights[i]->pub.decay != 0) == decays)
+                n += up(m->weights[i]->pub.count, 64);
+        if (m->parts[p]->kind == ST_KIND_LAYER) *layers += up((n + ranks - 1) / ranks, 64);
+        else *rest += n;
+    }
+    *rest = up((*rest + ranks - 1) / ranks, 64);
+}
+
+static void layers_are_cut_one_by_one(void **state)
+{
+    enum { LEVELS = 4, BYTES = 4 };
+    for (int zero = 2; zero < LEVELS; zero++) {
+        char spec[2048];
+        int64_t layers, rest, states = 0, weights = 0, gradients = 0, gathered = 0;
+        st_plan_bytes p;
+        fixture *f;
+        snprintf(spec, sizeof spec, MODEL("precision = f32\n", ADAMW, "[parallel]\nzero = %d\n"), zero);
+        f = planned(spec, RANKS, 1);
+        for (int decays = 0; decays < 2; decays++) {
+            of_level(f->model, decays, RANKS, &layers, &rest);
+            states += 2 * (layers + rest) * BYTES;
+            gradients += (layers + RANKS * rest) * BYTES;
+            weights += ((zero == 3 ? 1 : RANKS) * layers + RANKS * rest) * BYTES;
+            gathered += (RANKS - 1) * ((zero == 3 ? 2 * 2 : 1) * layers + rest) * BYTES; /* two rows, there and back */
+        }
+        st_model_plan_bytes(f->model, &p);
+        assert_int_equal(p.optimizer, states);
+        assert_int_equal(p.gradients, gradients);
+        assert_int_equal(p.weights, weights);
+        assert_true(sent(f->model, "data", "all_gather") == (double)gathered);
+        fixture_close(f);
+    }
+}
+
+/* What a plan counts is what one rank runs, where a group of one copies. Each level takes the same steps. */
+static void levels_take_the_same_steps(const char *rest)
+{
+    double *want = NULL, *got;
+    fixture *all[4];
+    int64_t n;
+
+    for (int zero = 0; zero < 4; zero++) {
+        char spec[4096];
+        snprintf(spec, sizeof spec, "%s[parallel]\nzero = %d\n", rest, zero);
+        all[zero] = fixture_open(spec, 1);
+        for (int number = 1; number <= 3; number++) step(all[zero], number, 2);
+        got = read_weights(all[zero]);
+        n = st_model_parameters(all[zero]->model, NULL);
+        if (!want) want = got;
+        assert_true(st_model_flops(all[zero]->model) == st_model_flops(all[0]->model));
+        for (int64_t i = 0; i < n; i++)
+            if (fabs(got[i] - want[i]) > 1e-9 * (1 + fabs(want[i])))
+                fail_msg("zero = %d: element %lld", zero, (long long)i);
+    }
+    for (int zero = 0; zero < 4; zero++) fixture_close(all[zero]);
+}
+
+static void levels_of_texts(void **state)
+{
+    levels_take_the_same_steps(MODEL(F64, ADAMW, ""));
+    levels_take_the_same_steps(MODEL(F64, ADAMW, "[recompute]\nfull = G,-\n"));
+}
+
+static void levels_of_pictures(void **state)
+{
+    levels_take_the_same_steps(TEXT_MODEL_WITH("", "") MROPE IMAGE_PARTS IMAGE_BATCH);
+}
+
+/* The second depth runs the layers of the first again: two calls of a layer in one row. */
+static void levels_of_depths(void **state)
+{
+    levels_take_the_same_steps("[run]\n" F64 "[stack]\npattern = -*/*-/*-\nhidden = 16\nvocab = 23\n"
+                               "[layer.*]\nheads = 4\nkv_heads = 2\nhead_dim = 8\n[layer.-]\nwidth = 24\n"
+                               "[init]\nstd = 0.3\n[optimizer]\n" ADAMW ROPE "[head.mtp]\nrepeated = yes\n" BATCH);
+}
+
+static void shares_are_not_handed_out(void **state)
+{
+    fixture *f = fixture_open(MODEL(F64, ADAMW, "[parallel]\nzero = 3\n"), 1);
+    st_model *m = f->model;
+    st_error e = {0};
+    int32_t i = 0;
+
+    while (!m->buckets[m->weights[i]->bucket].part) i++;
+    model_start(m);
+    assert_null(model_weight_of(&m->run.s, i).data);
+    assert_int_equal(model_end(m, &e), ST_E_INTERNAL);
+    assert_string_equal(e.message, "the host: asks for weight layers.0.pre_norm, but its layer does not run: with "
+                                   "[parallel] zero = 3 only a share of it is there");
+    model_start(m);
+    memset(&e, 0, sizeof e);
+    assert_null(model_grad_of(&m->run.s, i, NULL).data);
+    assert_int_equal(model_end(m, &e), ST_E_INTERNAL);
+    assert_non_null(strstr(e.message, "asks for the gradient of weight layers.0.pre_norm, but"));
+    fixture_close(f);
+}
+
+/* ---- what is sent ---- */
 
 static void what_ranks_send(void **state)
 {
@@ -210,7 +318,8 @@ static void what_ranks_send(void **state)
     assert_true(sent(whole->model, "data", "all_gather") == 0);
     assert_true(sent(shared->model, "data", "reduce_scatter") == (PAIR - 1) * blocks);
     assert_true(sent(shared->model, "data", "all_gather") == (PAIR - 1) * blocks);
-    assert_true(sent(shared->model, "data", "all_reduce") == 2.0 * (2 * 4) * (PAIR - 1) / PAIR); /* two sums of squares */
+    assert_true(sent(shared->model, "data", "all_reduce") ==
+                2.0 * (2 * 4) * (PAIR - 1) / PAIR); /* two sums of squares */
     fixture_close(whole);
     fixture_close(shared);
     fixture_close(one);
@@ -253,12 +362,8 @@ static void what_cannot_be_cut_is_refused(void **state)
             "[parallel] context = 1 x tensor = 2 do not divide 9 ranks", "tensor = 2");
     refused(MODEL(F64, ADAMW, "[parallel]\ncontext = 4\n"), 6,
             "[parallel] context = 4 x tensor = 1 do not divide 6 ranks", "context = 4");
-    refused(MODEL(F64, ADAMW, "[parallel]\nzero = 2\n"), 2,
-            "[parallel] zero = 2: gradients stay whole on every rank: nothing sums up those of a layer while backward "
-            "goes on", "zero = 2");
-    refused(MODEL(F64, ADAMW, "[parallel]\nzero = 3\n"), 0,
-            "[parallel] zero = 3: weights stay whole on every rank: nothing gathers those of a layer before it runs",
-            "zero = 3");
+    refused(MODEL(F64, MUON, "[parallel]\nzero = 2\n"), 0,
+            "[parallel] zero = 2 cuts the layers' matrices, but optimizer muon updates them as a whole", "zero = 2");
 }
 
 static void a_plan_of_ranks_is_not_opened(void **state)
@@ -278,6 +383,11 @@ int main(void)
         cmocka_unit_test(matrices_have_one_owner),
         cmocka_unit_test(shares_of_adamw),
         cmocka_unit_test(shares_of_muon),
+        cmocka_unit_test(layers_are_cut_one_by_one),
+        cmocka_unit_test(levels_of_texts),
+        cmocka_unit_test(levels_of_pictures),
+        cmocka_unit_test(levels_of_depths),
+        cmocka_unit_test(shares_are_not_handed_out),
         cmocka_unit_test(what_ranks_send),
         cmocka_unit_test(sums_of_layers_are_sent_for_every_row),
         cmocka_unit_test(what_cannot_be_cut_is_refused),
