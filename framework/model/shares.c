@@ -163,9 +163,10 @@ int model_close_part(st_model *m, const model_part *p)
     for (int32_t i = 0; i < m->n_buckets; i++) {
         opt_bucket *b = &m->buckets[i];
         if (b->part != p) continue;
-        if (b->grads && s->status == ST_OK) {
+        if (b->grads && s->status == ST_OK) { /* in place: the sum lies where the share does */
+            size_t first = (size_t)b->first * st_dtype_size(m->acc_dtype);
             st_tensor all = flat(b->grads, m->acc_dtype, b->count),
-                      mine = flat(model_scratch(m, m->acc_dtype, b->share, 1).data, m->acc_dtype, b->share);
+                      mine = flat(b->grads + first, m->acc_dtype, b->share);
             model_collect(s, ST_REDUCE_SCATTER, ST_G_DATA, &all, &mine);
             ST_OP(s, add, 1.0, &b->unit.grad, 1.0, &mine, &b->unit.grad);
         }

@@ -425,6 +425,7 @@ int st_model_update(st_model *m, const st_schedule *at, double clip, st_step_res
 
 static int layer_forward_alone(st_model *m, model_part *p, frame *f, const st_tensor *x, const st_tensor *y, int train)
 {
+    size_t mark = m->scratch.used;
     context saved;
 
     model_open_part(m, p, 0);
@@ -432,12 +433,15 @@ static int layer_forward_alone(st_model *m, model_part *p, frame *f, const st_te
     m->run.now.train = m->run.s.train = train;
     model_call_forward(m, p, f, x, y, 0, 0);
     model_leave(m, &saved);
-    return model_close_part(m, p);
+    model_close_part(m, p);
+    m->scratch.used = mark;
+    return m->run.s.status;
 }
 
 static int layer_backward_alone(st_model *m, model_part *p, frame *f, const st_tensor *x, const st_tensor *dy,
                                 const st_tensor *dx)
 {
+    size_t mark = m->scratch.used;
     context saved;
     int rc;
 
@@ -447,7 +451,9 @@ static int layer_backward_alone(st_model *m, model_part *p, frame *f, const st_t
     rc = m->run.s.status == ST_OK ? p->layer.backward(p->self, &m->run.s, x, dy, dx) : m->run.s.status;
     if (rc != ST_OK) model_fail(m, rc, "backward failed (%s)", st_code_name(rc));
     model_leave(m, &saved);
-    return model_close_part(m, p);
+    model_close_part(m, p);
+    m->scratch.used = mark;
+    return m->run.s.status;
 }
 
 static int put(st_model *m, const st_tensor *t, const double *v, st_error *e)

@@ -276,6 +276,30 @@ static void levels_of_depths(void **state)
                                "[init]\nstd = 0.3\n[optimizer]\n" ADAMW ROPE "[head.mtp]\nrepeated = yes\n" BATCH);
 }
 
+/* Forward and backward of one layer need no more than the plan of a step: what the first made whole is given back. The
+ * layer is large beside its rows. */
+static void a_layer_alone_is_the_same(void **state)
+{
+    static const char *const spec =
+        "[run]\n" F64 "[stack]\npattern = -\nhidden = 64\nvocab = 23\n[layer.-]\nwidth = 512\n[optimizer]\n" ADAMW
+        "[batch]\ntokens = 8\nlogits = 4KiB\n[parallel]\nzero = %d\n";
+    static const int lengths[] = {5, 0};
+    double x[8 * 64], dy[8 * 64], y[2][8 * 64], dx[2][8 * 64];
+
+    st_uniform(1, 2, 0, 8 * 64, x);
+    st_uniform(1, 3, 0, 8 * 64, dy);
+    for (int i = 0; i < 2; i++) {
+        char text[1024];
+        st_error e = {0};
+        snprintf(text, sizeof text, spec, 3 * i);
+        fixture *f = fixture_open(text, 1);
+        need_ok(st_model_layer_run(f->model, 0, make_row(f, lengths, 0, 5, 0), x, y[i], dy, dx[i], &e), &e);
+        fixture_close(f);
+    }
+    assert_memory_equal(y[0], y[1], sizeof y[0]);
+    assert_memory_equal(dx[0], dx[1], sizeof dx[0]);
+}
+
 static void shares_are_not_handed_out(void **state)
 {
     fixture *f = fixture_open(MODEL(F64, ADAMW, "[parallel]\nzero = 3\n"), 1);
@@ -387,6 +411,7 @@ int main(void)
         cmocka_unit_test(levels_of_texts),
         cmocka_unit_test(levels_of_pictures),
         cmocka_unit_test(levels_of_depths),
+        cmocka_unit_test(a_layer_alone_is_the_same),
         cmocka_unit_test(shares_are_not_handed_out),
         cmocka_unit_test(what_ranks_send),
         cmocka_unit_test(sums_of_layers_are_sent_for_every_row),
