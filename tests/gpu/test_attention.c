@@ -247,6 +247,8 @@ static void shared_keys(void **state)
     each_type(&c);
     c.d = 256;
     each_type(&c);
+    c.causal = true;
+    each_type(&c);
     c = (attn_case){.tokens = 150,
                     .keys = 70,
                     .heads = 2,

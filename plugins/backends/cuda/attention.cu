@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention.cu - entries of attention: which kernels run, and out . d_out for each row and head. */
-#include "attention.h"
+#include "attention_group.h"
 #include "attention_lists.h"
 
 extern "C" int cuda_run_attention(const st_queue *q, const cuda_attn *a)
@@ -31,6 +31,10 @@ extern "C" int cuda_run_attention_bwd(const st_queue *q, const cuda_attn *a)
     if (rows) delta_kernel<<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*a);
     ST_TRY(st_cuda_launched(q, "attention_bwd"));
     if (a->type != ST_BF16 || !a->wide) return cuda_attention_plain_bwd(q, a);
+    if (cuda_attention_group_fits(a)) {
+        ST_TRY(cuda_attention_group_dq(q, a));
+        return cuda_attention_group_dkv(q, a);
+    }
     ST_TRY(cuda_attention_tensor_dq(q, a));
     return cuda_attention_tensor_dkv(q, a);
 }

@@ -24,6 +24,8 @@ cuda_kernels = \
   $(cuda_dir)/attention_dkv.cu \
   $(cuda_dir)/attention_dq.cu \
   $(cuda_dir)/attention_forward.cu \
+  $(cuda_dir)/attention_group_dkv.cu \
+  $(cuda_dir)/attention_group_dq.cu \
   $(cuda_dir)/attention_lists.cu \
   $(cuda_dir)/attention_plain.cu \
   $(cuda_dir)/copy.cu \
@@ -37,6 +39,7 @@ cuda_kernels = \
   $(cuda_dir)/xent.cu
 cuda_kernel_headers = \
   $(cuda_dir)/attention.h \
+  $(cuda_dir)/attention_group.h \
   $(cuda_dir)/attention_lists.h \
   $(cuda_dir)/attention_tile.h \
   $(cuda_dir)/cudnn_plan.h \
