@@ -25,17 +25,18 @@ static int call_norm_bwd(const st_queue *q, const st_ops *o, gpu *g, const void 
     return o->norm_bwd(q, &a);
 }
 
-/* heads 0: two dimensions */
-static void make(gpu *g, int64_t rows, int64_t heads, int64_t cols, int64_t gap)
+/* heads 0: two dimensions. mixed: y and dn are f32 beside bf16. */
+static void make(gpu *g, int64_t rows, int64_t heads, int64_t cols, int64_t gap, bool mixed)
 {
     static const char *const name[] = {"r", "y", "w", "b", "r_out", "n", "rstd", "mean", "dn", "dr", "dw", "db"};
     for (int i = R; i <= DB; i++) {
         int64_t wide = gap * (1 + i % 2);
+        int32_t type = mixed && (i == Y || i == DN) ? ACC : REAL;
         int t;
         if (i == W || i == B) t = NEW(g, name[i], REAL, 0, cols);
         else if (i == DW || i == DB) t = NEW(g, name[i], ACC, 0, cols);
         else if (i == RSTD || i == MEAN) t = NEW(g, name[i], ACC, 0, rows, heads ? heads : 1);
-        else t = heads ? NEW(g, name[i], REAL, wide, rows, heads, cols) : NEW(g, name[i], REAL, wide, rows, cols);
+        else t = heads ? NEW(g, name[i], type, wide, rows, heads, cols) : NEW(g, name[i], type, wide, rows, cols);
         if (i == RSTD) gpu_random(g, t, 0.5, 1.5);
         else if (i != R_OUT && i != N) gpu_random(g, t, -1, 2);
     }
@@ -43,13 +44,14 @@ static void make(gpu *g, int64_t rows, int64_t heads, int64_t cols, int64_t gap)
 
 static void forward(gpu *g)
 {
-    const int64_t shapes[][4] = {{37, 0, 201, 3}, {5, 3, 72, 8}, {9, 0, 2048, 0}, {3, 0, 4999, 1}, {70, 2, 256, 16}};
+    const int64_t shapes[][4] = {{37, 0, 201, 3}, {5, 3, 72, 8}, {19, 0, 1000, 8}, {9, 0, 2048, 0}, {6, 0, 3000, 8},
+                                 {3, 0, 4999, 1}, {3, 0, 8192, 0}, {3, 0, 8200, 0}, {70, 2, 256, 16}};
     const int outs[] = {R_OUT, N, RSTD, MEAN};
-    for (int s = 0; s < 5; s++)
+    for (size_t s = 0; s < ST_COUNT(shapes); s++)
         for (int kind = ST_NORM_RMS1P; kind <= ST_NORM_LAYER; kind++)
             for (int with = 0; with < 4; with++) {
                 norm c = {.kind = kind, .y = with & 1, .r_out = with == 3 ? 2 : with & 1, .w = with != 2, .b = with > 1};
-                make(g, shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3]);
+                make(g, shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3], with == 3);
                 for (int i = 0; i < 4; i++) gpu_out(g, outs[i]);
                 gpu_out(g, R);
                 gpu_check(g, "norm", call_norm, &c, f32, bf16);
@@ -64,13 +66,14 @@ static void forward(gpu *g)
 
 static void backward(gpu *g)
 {
-    const int64_t shapes[][4] = {{37, 0, 201, 3}, {5, 3, 72, 8}, {9, 0, 2048, 0}, {3, 0, 4999, 1}, {700, 2, 128, 16}};
-    for (int s = 0; s < 5; s++)
+    const int64_t shapes[][4] = {{37, 0, 201, 3}, {5, 3, 72, 8}, {19, 0, 1000, 8}, {9, 0, 2048, 0}, {6, 0, 3000, 8},
+                                 {3, 0, 4999, 1}, {3, 0, 8192, 0}, {3, 0, 8200, 0}, {700, 2, 128, 16}, {2500, 2, 16, 8}};
+    for (size_t s = 0; s < ST_COUNT(shapes); s++)
         for (int kind = ST_NORM_RMS1P; kind <= ST_NORM_LAYER; kind++)
             for (int with = 0; with < 4; with++) {
                 norm c = {.kind = kind, .w = with != 2, .b = with & 1, .stats = with & 1, .add = with > 1,
                           .grads = with != 1, .n = with == 0};
-                make(g, shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3]);
+                make(g, shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3], with == 3);
                 gpu_out(g, DR);
                 gpu_out(g, DW);
                 gpu_out(g, DB);

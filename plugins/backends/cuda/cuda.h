@@ -32,7 +32,7 @@ typedef struct cuda_norm {
     const void *w, *b;
     int32_t w_type, b_type;
     float *dw, *db;
-    double *part;               /* scratch [pieces][2][cols]: sums for dw and db of the rows of one piece */
+    double *part;               /* scratch [pieces][2][cols]: sums for dw and db of `per` rows */
     int64_t rows, per, pieces;
 } cuda_norm;
 typedef struct cuda_sums { cuda_view x; double *part; int64_t per, pieces; float *out; } cuda_sums;
@@ -182,7 +182,10 @@ int cuda_has_image(void); /* 1: this module holds code for the current device */
 /* c = act(from + bias) + beta c, behind a product */
 int cuda_finish(const st_queue *, const cuda_product *, const void *from, int64_t ld, int64_t stride, int32_t type,
                 float beta);
-int cuda_norm_rows_bwd(const st_queue *, const cuda_norm *); /* dr and n */
+int cuda_norm_walked(const st_queue *, const cuda_norm *);     /* rows of any kind */
+int cuda_norm_walked_bwd(const st_queue *, const cuda_norm *); /* dr, n, and part by the next */
+int cuda_norm_sums(const st_queue *, const cuda_norm *);
+int cuda_norm_add_parts(const st_queue *, const cuda_norm *);  /* to dw and db */
 #if defined(__cplusplus)
 }
 #endif

@@ -33,6 +33,7 @@ cuda_kernels = \
   $(cuda_dir)/grouped.cu \
   $(cuda_dir)/lookup.cu \
   $(cuda_dir)/move.cu \
+  $(cuda_dir)/norm.cu \
   $(cuda_dir)/point.cu \
   $(cuda_dir)/rows.cu \
   $(cuda_dir)/sums.cu \

@@ -11,6 +11,16 @@ static void cut_rows(int64_t rows, int64_t *per, int64_t *pieces)
     *pieces = ops_div_up(rows, *per);
 }
 
+/* For the sums of norm's backward, which a block makes beside its rows: as many pieces as a large chip has room for at once,
+ * eight rows at a time. */
+static void cut_normed_rows(int64_t rows, int64_t cols, int64_t *per, int64_t *pieces)
+{
+    enum { AT_ONCE = 8, SHORT_ROW = 512, MOST = 2 * 132, MOST_OF_SHORT = 4 * 132 };
+    int64_t most = cols <= SHORT_ROW ? MOST_OF_SHORT : MOST;
+    *per = AT_ONCE * ops_max(1, ops_div_up(rows, AT_ONCE * most));
+    *pieces = ops_div_up(rows, *per);
+}
+
 static int want_rows(const st_queue *q, const char *op, const char *name, const st_tensor *t)
 {
     if (!check_given(t)) return q->fail(q, ST_E_SHAPE, "%s: %s is absent", op, name);
@@ -110,7 +120,7 @@ int cuda_norm_bwd_op(const st_queue *q, const st_norm_bwd *a)
     ST_TRY(want_stat(q, op, "rstd", a->rstd, a->r));
     ST_TRY(want_stat(q, op, "mean", a->mean, a->r));
     void *part = NULL, *rstd = NULL, *mean = NULL;
-    cut_rows(rows, &per, &pieces);
+    cut_normed_rows(rows, cols, &per, &pieces);
     if (!check_given(a->rstd)) ST_TRY(check_scratch(q, op, (size_t)rows * sizeof(float), &rstd));
     if (!check_given(a->mean) && a->kind == ST_NORM_LAYER)
         ST_TRY(check_scratch(q, op, (size_t)rows * sizeof(float), &mean));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rows.cu - kernels over whole rows: norm and the gradient at its input, rotary embedding. A row is done by a warp, or by a
- * block when it is long. Statistics are summed in f64: the passes are bound by memory. */
+/* rows.cu - kernels over whole rows: norm and the gradient at its input for rows of any length, alignment and types (norm.cu
+ * has the usual ones), rotary embedding. A row is done by a warp, or by a block when it is long. Statistics are summed in
+ * f64. */
 #include "kernel.h"
 
 enum { LONG_ROW = 1024 };
@@ -160,14 +161,16 @@ template <int N, int T> KERNEL(CUDA_THREADS) norm_bwd_kernel(const cuda_norm a)
     else kernel<1, CUDA_WARP><<<blocks, CUDA_THREADS, 0, stream>>>(*(a)); \
 } while (0)
 
-extern "C" int cuda_run_norm(const st_queue *q, const cuda_norm *a)
+extern "C" int cuda_norm_walked(const st_queue *q, const cuda_norm *a)
 {
     LAUNCH_ROWS(norm_kernel, a);
     return st_cuda_launched(q, "norm");
 }
 
-extern "C" int cuda_norm_rows_bwd(const st_queue *q, const cuda_norm *a)
+/* Sums over rows first: dr may lie where dn does. */
+extern "C" int cuda_norm_walked_bwd(const st_queue *q, const cuda_norm *a)
 {
+    if (a->part) ST_TRY(cuda_norm_sums(q, a));
     if (!a->dr.data && !a->n.data) return ST_OK;
     LAUNCH_ROWS(norm_bwd_kernel, a);
     return st_cuda_launched(q, "norm_bwd");
