@@ -15,6 +15,7 @@ dist_stratainclude_HEADERS = \
   framework/include/strata/params.h \
   framework/include/strata/plugin.h \
   framework/include/strata/position.h \
+  framework/include/strata/rounding.h \
   framework/include/strata/status.h \
   framework/include/strata/step.h \
   framework/include/strata/tensor.h \

@@ -189,6 +189,7 @@ double value_of(const st_tensor *t, int64_t i)
     switch (t->dtype) {
     case ST_F64: return *(const double *)p;
     case ST_F32: return *(const float *)p;
+    case ST_BF16: return st_bf16_value(*(const uint16_t *)p);
     case ST_I32: return *(const int32_t *)p;
     case ST_I64: return (double)*(const int64_t *)p;
     default: return *(const uint8_t *)p;
@@ -201,6 +202,7 @@ void set_value(const st_tensor *t, int64_t i, double v)
     switch (t->dtype) {
     case ST_F64: *(double *)p = v; break;
     case ST_F32: *(float *)p = (float)v; break;
+    case ST_BF16: *(uint16_t *)p = st_round_bf16((float)v, 0x8000); break; /* to the nearest, ties away from 0 */
     case ST_I32: *(int32_t *)p = (int32_t)v; break;
     case ST_I64: *(int64_t *)p = (int64_t)v; break;
     default: *(uint8_t *)p = (uint8_t)v; break;

@@ -15,6 +15,7 @@
 #include <math.h>
 #include <strata/backend.h>
 #include <strata/cpu.h>
+#include <strata/rounding.h>
 
 enum { RIG_TENSORS = 32, RIG_BLOCKS = 64 };
 typedef struct rig_tensor {

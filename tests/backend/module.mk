@@ -6,6 +6,7 @@ BACKEND_TESTS = tests/backend/test_products \
   tests/backend/test_attention \
   tests/backend/test_lookup \
   tests/backend/test_point \
+  tests/backend/test_rounded \
   tests/backend/test_device \
   tests/backend/test_cuda
 check_PROGRAMS += $(BACKEND_TESTS)
@@ -27,6 +28,9 @@ tests_backend_test_lookup_LDADD = $(CMOCKA_LIBS)
 tests_backend_test_point_SOURCES = tests/backend/test_point.c $(backend_fixture)
 tests_backend_test_point_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_backend_test_point_LDADD = $(CMOCKA_LIBS)
+tests_backend_test_rounded_SOURCES = tests/backend/test_rounded.c $(backend_fixture)
+tests_backend_test_rounded_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_backend_test_rounded_LDADD = $(CMOCKA_LIBS)
 tests_backend_test_device_SOURCES = tests/backend/test_device.c $(backend_fixture)
 tests_backend_test_device_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_backend_test_device_LDADD = $(CMOCKA_LIBS)

@@ -3,9 +3,12 @@
 # nothing of CUDA.
 EXTRA_DIST += tests/gpu/run.sh tests/gpu/peer_bf16.py
 if HAVE_CUDA
-GPU_TESTS = tests/gpu/test_attention tests/gpu/test_loss tests/gpu/test_ops
+GPU_TESTS = tests/gpu/test_adamw tests/gpu/test_attention tests/gpu/test_loss tests/gpu/test_ops
 check_PROGRAMS += $(GPU_TESTS)
 TESTS += $(GPU_TESTS)
+tests_gpu_test_adamw_SOURCES = tests/gpu/test_adamw.c tests/gpu/pairs.c tests/gpu/pairs.h
+tests_gpu_test_adamw_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_gpu_test_adamw_LDADD = $(CMOCKA_LIBS)
 tests_gpu_test_attention_SOURCES = tests/gpu/test_attention.c tests/gpu/attention_sides.c tests/gpu/attention_sides.h
 tests_gpu_test_attention_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_gpu_test_attention_LDADD = $(CMOCKA_LIBS)

@@ -8,7 +8,7 @@ ST_BUILDDIR=$(cd "$ST_BUILDDIR" && pwd) || exit 2
 export ST_BUILDDIR CMOCKA_MESSAGE_OUTPUT=TAP OPENBLAS_NUM_THREADS=1
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,memory.used --format=csv,noheader 2>/dev/null | sed 's/^/# /'
 status=0
-for test in attention loss ops; do
+for test in adamw attention loss ops; do
     program=$ST_BUILDDIR/tests/gpu/test_$test
     if [ -x "$program" ]; then
         "$program" || status=1

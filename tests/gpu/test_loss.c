@@ -343,16 +343,6 @@ static void time_xent(void)
     pairs_clear();
 }
 
-static void time_adamw(void)
-{
-    const int64_t n = 1000000000;
-    st_tensor t[4], weight = DEVICE_RANDOM(ST_BF16, -1, 1, n), hyper = DEVICE_RANDOM(ST_F32, 0.01, 0.1, 9);
-    for (int i = 0; i < 4; i++) t[i] = DEVICE_RANDOM(ST_F32, 0, 1, n);
-    st_adamw a = {.master = &t[0], .m = &t[1], .v = &t[2], .grad = &t[3], .weight = &weight, .hyper = &hyper};
-    print_rate("adamw 1e9", gpu_time(call_adamw, &a));
-    pairs_clear();
-}
-
 static void time_grouped(void)
 {
     enum { EXPERTS = 256, TOKENS = 16384 * 8, IN = 2048, OUT = 1024 };
@@ -392,7 +382,6 @@ static void time_lookup(void)
 static void times(void **state)
 {
     time_xent();
-    time_adamw();
     time_grouped();
     time_lookup();
 }

@@ -56,6 +56,10 @@ typedef struct st_xent {
  * because 1 - 0.999f is off by 1e-5 in f32); clip, skip [1]: device acc. Decoupled decay:
  * g = clip * grad; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; master -= lr (decay master + (m/c1) / (sqrt(v/c2) + eps)). */
 typedef struct st_adamw { const st_tensor *master, *m, *v, *weight, *grad, *hyper, *clip, *skip; } st_adamw;
+/* The same where master, or m and v alike, or all of them may be bf16: computed in f32 and rounded by strata/rounding.h, the kinds
+ * in the order master, m, v. step: device acc [1]; first: number of the range's first element. A master of bf16 is the weight
+ * itself, `weight` then absent or that. */
+typedef struct st_adamw_rounded { st_adamw of; const st_tensor *step; uint64_t seed; int64_t first; } st_adamw_rounded;
 
 typedef struct st_ops {
     uint32_t size;
@@ -86,6 +90,7 @@ typedef struct st_ops {
                                   /* dst[t] = sum_k w[t,k] src[index[t,k]]; negative: skipped; w absent: 1; acc sum            */
     int (*colsum)(const st_queue *, const st_tensor *x, const st_tensor *out); /* out acc [cols] +=                           */
     int (*sumsq)(const st_queue *, const st_tensor *x, double weight, const st_tensor *cell); /* cell acc [1] += weight sum x^2 */
+    int (*adamw_rounded)(const st_queue *, const st_adamw_rounded *);
 } st_ops;
 
 #define ST_OP(s, op, ...) ((s)->status ? (s)->status : (s)->ops->op ? \

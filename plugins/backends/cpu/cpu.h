@@ -205,6 +205,7 @@ int cpu_combine(const st_queue *, const st_tensor *src, const st_tensor *index, 
                 const st_tensor *dst);
 int cpu_xent_op(const st_queue *, const st_xent *);
 int cpu_adamw(const st_queue *, const st_adamw *);
+int cpu_adamw_rounded(const st_queue *, const st_adamw_rounded *);
 int cpu_glu(const st_queue *, int act, const st_tensor *g, const st_tensor *u, const st_tensor *y);
 int cpu_glu_bwd(const st_queue *, int act, const st_tensor *g, const st_tensor *u, const st_tensor *dy,
                 const st_tensor *dg, const st_tensor *du);

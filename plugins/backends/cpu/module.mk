@@ -20,6 +20,8 @@ cpu_kernel_sources = \
 cpu_kernel_cflags = $(AM_CFLAGS) -O3 -fvect-cost-model=dynamic -funswitch-loops
 
 plugins_cpu_la_SOURCES = \
+  plugins/backends/check/adamw.c \
+  plugins/backends/check/adamw.h \
   plugins/backends/check/check.c \
   plugins/backends/check/check.h \
   plugins/backends/cpu/check.c \
@@ -30,6 +32,7 @@ plugins_cpu_la_SOURCES = \
   plugins/backends/cpu/ops_lookup.c \
   plugins/backends/cpu/ops_norm.c \
   plugins/backends/cpu/ops_point.c \
+  plugins/backends/cpu/ops_rounded.c \
   plugins/backends/cpu/ops_xent.c \
   plugins/backends/cpu/product.c \
   plugins/backends/cpu/team.c \

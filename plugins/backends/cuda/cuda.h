@@ -39,11 +39,11 @@ typedef struct cuda_sums { cuda_view x; double *part; int64_t per, pieces; float
 typedef struct cuda_squares { cuda_walk walk; double *part, weight; int64_t pieces; float *cell; } cuda_squares;
 typedef struct cuda_rope { cuda_view x; const float *cos, *sin; int64_t s_cos, s_sin, half; int32_t interleaved, inverse; } cuda_rope;
 typedef struct cuda_adamw {
-    float *master, *m, *v;
-    void *weight;
-    const float *grad, *hyper, *clip, *skip;
-    int64_t n;
-    int32_t weight_type, wide;
+    void *master, *m, *v, *weight;
+    const float *grad, *hyper, *clip, *skip, *step; /* step NULL: nothing is rounded at random */
+    uint64_t seed;
+    int64_t n, first;
+    int32_t master_type, state_type, weight_type, pad;
 } cuda_adamw;
 
 /* c = act(alpha a b + bias) + beta c. The library computes into `target`; `finish` is what is left to do then. */

@@ -3,6 +3,8 @@
 cuda_dir = plugins/backends/cuda
 plugins_LTLIBRARIES += plugins/cuda.la
 plugins_cuda_la_SOURCES = \
+  plugins/backends/check/adamw.c \
+  plugins/backends/check/adamw.h \
   plugins/backends/check/check.c \
   plugins/backends/check/check.h \
   $(cuda_dir)/cuda.c \
@@ -60,5 +62,5 @@ plugins_cuda_cuda_la_SOURCES += $(cuda_dir)/attention_cudnn.c $(cuda_dir)/cudnn_
 endif
 plugins_cuda_cuda_la_LDFLAGS = $(MODULE_LDFLAGS) $(CUDA_LDFLAGS)
 plugins_cuda_cuda_la_LIBADD = $(CUDA_LIBS)
-$(cuda_kernels:.cu=.lo): $(cuda_kernel_headers) $(CUDA_NEEDS)
+$(cuda_kernels:.cu=.lo): $(cuda_kernel_headers) plugins/backends/check/adamw.h $(CUDA_NEEDS)
 endif

@@ -44,6 +44,7 @@ int cuda_combine_op(const st_queue *, const st_tensor *src, const st_tensor *ind
                     const st_tensor *dst);
 int cuda_xent_op(const st_queue *, const st_xent *);
 int cuda_adamw_op(const st_queue *, const st_adamw *);
+int cuda_adamw_rounded(const st_queue *, const st_adamw_rounded *);
 int cuda_glu(const st_queue *, int act, const st_tensor *g, const st_tensor *u, const st_tensor *y);
 int cuda_glu_bwd(const st_queue *, int act, const st_tensor *g, const st_tensor *u, const st_tensor *dy,
                  const st_tensor *dg, const st_tensor *du);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ops_point.c - elementwise entries: adamw, glu, act, add, copy and fill; and sumsq. */
+/* ops_point.c - elementwise entries: adamw in both forms, glu, act, add, copy and fill; and sumsq. */
+#include "../check/adamw.h"
 #include "ops.h"
 
 static int known_act(const st_queue *q, const char *op, int act)
@@ -92,6 +93,21 @@ int cuda_add(const st_queue *q, double a, const st_tensor *x, double b, const st
     return point(q, (cuda_point){.what = CUDA_ADD, .a = (float)a, .b = (float)b}, 3, 3, t);
 }
 
+static int run_adamw(const st_queue *q, const st_adamw *a, const st_adamw_rounded *r, int64_t n, bool apart)
+{
+    if (q->planning || !n) return ST_OK;
+    cuda_adamw job = {.master = a->master->data, .m = a->m->data, .v = a->v->data, .grad = a->grad->data,
+                      .hyper = a->hyper->data, .clip = check_given(a->clip) ? a->clip->data : NULL,
+                      .skip = check_given(a->skip) ? a->skip->data : NULL, .step = r->step ? r->step->data : NULL,
+                      .seed = r->seed, .n = n, .first = r->first, .master_type = a->master->dtype,
+                      .state_type = a->m->dtype};
+    if (apart) {
+        job.weight = a->weight->data;
+        job.weight_type = a->weight->dtype;
+    }
+    return cuda_table_of(q)->adamw(q, &job);
+}
+
 int cuda_adamw_op(const st_queue *q, const st_adamw *a)
 {
     const char *const op = "adamw";
@@ -110,15 +126,15 @@ int cuda_adamw_op(const st_queue *q, const st_adamw *a)
     q->count(q, 15.0 * (double)n,
              2 * check_bytes(a->master) + 2 * check_bytes(a->m) + 2 * check_bytes(a->v) + check_bytes(a->grad) +
                  (apart ? check_bytes(a->weight) : 0));
-    if (q->planning || !n) return ST_OK;
-    cuda_adamw job = {.master = a->master->data, .m = a->m->data, .v = a->v->data, .grad = a->grad->data,
-                      .hyper = a->hyper->data, .clip = check_given(a->clip) ? a->clip->data : NULL,
-                      .skip = check_given(a->skip) ? a->skip->data : NULL, .n = n};
-    if (apart) {
-        job.weight = a->weight->data;
-        job.weight_type = a->weight->dtype;
-    }
-    return cuda_table_of(q)->adamw(q, &job);
+    return run_adamw(q, a, &(st_adamw_rounded){0}, n, apart);
+}
+
+int cuda_adamw_rounded(const st_queue *q, const st_adamw_rounded *a)
+{
+    int64_t n;
+    bool apart;
+    ST_TRY(check_adamw_rounded(q, a, &n, &apart));
+    return run_adamw(q, &a->of, a, n, apart);
 }
 
 int cuda_sumsq(const st_queue *q, const st_tensor *x, double weight, const st_tensor *cell)
