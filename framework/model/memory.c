@@ -21,7 +21,7 @@ static void place_bucket(st_model *m, opt_bucket *b, size_t *weights, size_t *gr
 
     b->at = place(weights, (model_gathers(m, b) ? share : all) * own);
     b->grad_at = place(grads, (b->part ? share : all) * acc);
-    if (g->dtype != m->acc_dtype) b->master_at = place(states, share * acc);
+    if (model_group_has_masters(m, g)) b->master_at = place(states, share * acc);
     for (int s = 0; s < g->class_.n_state; s++)
         b->state_at[s] = place(states, share * st_dtype_size(g->class_.state[s].dtype));
 }

@@ -89,6 +89,8 @@ int st_model_state_write(st_model *, int32_t i, const void *in, st_error *);
 
 /* Named rule ("hf", "fan_in", "megatron_scaled") from [init]; seeded per weight path. */
 int st_model_init(st_model *, uint64_t seed, st_error *);
+/* Of what the optimizer rounds at random; once the model is open. */
+void st_model_seed(st_model *, uint64_t seed);
 
 /* ---- work ---- */
 typedef struct st_metric_value { const char *name, *unit; double value; int32_t valid; } st_metric_value;

@@ -142,7 +142,8 @@ int model_assign_parts(st_model *m, st_diags *d)
 
 static bool same_class(const st_opt_class *a, const st_opt_class *b)
 {
-    if (a->rule != b->rule || a->place != b->place || a->n_state != b->n_state) return false;
+    if (a->rule != b->rule || a->place != b->place || a->n_state != b->n_state || a->no_master != b->no_master)
+        return false;
     for (int i = 0; i < a->n_state; i++)
         if (a->state[i].dtype != b->state[i].dtype || a->state[i].like != b->state[i].like ||
             strcmp(a->state[i].name, b->state[i].name))
@@ -215,14 +216,28 @@ static int classify(st_model *m, model_weight *w, st_diags *d)
     return w->group < 0 ? ST_E_NOMEM : ST_OK;
 }
 
+/* What is kept in less than is usual is told beside the type of the run. */
+static int tell_narrow(st_model *m)
+{
+    bool moments = false, masters = false;
+
+    for (int32_t i = 0; i < m->n_groups; i++) {
+        const opt_group *g = &m->groups[i];
+        for (int s = 0; s < g->class_.n_state; s++) moments |= g->class_.state[s].dtype == ST_BF16;
+        masters |= g->dtype != m->acc_dtype && g->class_.no_master;
+    }
+    m->choice = st_arena_printf(m->arena, "%s%s%s", m->choice, moments ? ", moments in bf16" : "",
+                                masters ? ", no masters" : "");
+    return m->choice ? ST_OK : ST_E_NOMEM;
+}
+
 int model_classify(st_model *m, st_diags *d)
 {
     if (!m->train) return ST_OK;
     for (int32_t i = 0; i < m->n_weights; i++)
         if (m->weights[i]->trains) ST_TRY(classify(m, m->weights[i], d));
-    return m->n_groups ? ST_OK
-                       : st_spec_fail_section(m->spec, d, "optimizer", "unfreeze a part",
-                                              "nothing is trained: every part is frozen");
+    if (m->n_groups) return tell_narrow(m);
+    return st_spec_fail_section(m->spec, d, "optimizer", "unfreeze a part", "nothing is trained: every part is frozen");
 }
 
 /* ---- hyper-parameters of a step ---- */

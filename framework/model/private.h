@@ -193,7 +193,7 @@ struct st_model {
     model_metric *metrics; int32_t n_metrics, cap_metrics;
     opt_group *groups; int32_t n_groups, cap_groups;
     opt_bucket *buckets; int32_t n_buckets, cap_buckets;
-    const st_opt_unit **units; matrix_unit *matrices; int32_t n_units;
+    const st_opt_unit **units; matrix_unit *matrices; int32_t n_units, n_matrices;
     st_model_layer *layer_list; int32_t n_layer_list;
     frame encoder_frame;
     model_part *host, *position_part, *encoder_part, *optimizer_part;
@@ -271,7 +271,8 @@ st_wid model_declare(st_model *, model_part *, const st_weight *, st_error *);
 int model_declare_norms(st_model *, model_part *, st_error *);
 int model_declare_host(st_model *, st_error *);
 st_tensor model_weight_tensor(const st_model *, const model_weight *);
-bool model_has_master(const st_model *, const model_weight *); /* trained in a type narrower than acc: bf16 runs */
+bool model_group_has_masters(const st_model *, const opt_group *); /* trained in a type narrower than acc: bf16 runs */
+bool model_has_master(const st_model *, const model_weight *);
 st_tensor model_master_tensor(const st_model *, const model_weight *); /* the weight itself without a master */
 int model_round_master(st_model *, const model_weight *, const float *master, st_error *);
 int model_write_weight(st_model *, const model_weight *, int64_t first, const double *in, int64_t n, st_error *);

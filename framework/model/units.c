@@ -22,13 +22,40 @@ static void make_range(st_model *m, opt_bucket *b)
     u->rule = g->class_.rule;
     u->weight = u->master =
         flat(m->weight_block.base, b->at + (model_gathers(m, b) ? 0 : first * own), g->dtype, b->share);
-    if (g->dtype != m->acc_dtype) u->master = flat(m->state_block.base, b->master_at, m->acc_dtype, b->share);
+    if (model_group_has_masters(m, g)) u->master = flat(m->state_block.base, b->master_at, m->acc_dtype, b->share);
     u->grad = flat(m->grad_block.base, b->grad_at + (b->part ? 0 : first * acc), m->acc_dtype, b->share);
     for (int s = 0; s < 4; s++)
         u->state[s] = s < g->class_.n_state
                           ? flat(m->state_block.base, b->state_at[s], g->class_.state[s].dtype, b->share)
                           : st_absent();
     u->hyper = flat(m->cell_block.base, g->hyper_at, m->acc_dtype, m->optimizer_ops.n_hyper);
+    u->first = b->first;
+}
+
+/* ---- random bits ---- */
+
+/* Which weights lie in a bucket, and in what order, is the same for any number of ranks. */
+static const char *first_path(const st_model *m, int32_t bucket)
+{
+    for (int32_t i = 0; i < m->n_weights; i++)
+        if (m->weights[i]->bucket == bucket) return m->weights[i]->pub.path;
+    return "";
+}
+
+static uint64_t seed_of(uint64_t seed, const char *path, const char *section)
+{
+    uint64_t stream = st_hash64(path, strlen(path), 0);
+
+    return st_random_u64(seed, st_hash64(section, strlen(section), stream), 0);
+}
+
+void st_model_seed(st_model *m, uint64_t seed)
+{
+    for (int32_t i = 0; i < m->n_buckets; i++) m->buckets[i].unit.seed = seed_of(seed, first_path(m, i), "");
+    for (int32_t i = 0; i < m->n_matrices; i++) {
+        matrix_unit *x = &m->matrices[i];
+        x->unit.seed = seed_of(seed, x->info.path, x->info.section);
+    }
 }
 
 /* ---- matrices ---- */
@@ -131,5 +158,6 @@ int model_make_units(st_model *m)
             m->units[n++] = &m->matrices[k].unit;
         }
     }
+    m->n_matrices = k;
     return ST_OK;
 }

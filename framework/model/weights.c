@@ -216,7 +216,11 @@ st_tensor model_weight_tensor(const st_model *m, const model_weight *w)
     return shaped(w, whole ? whole : m->weight_block.base + w->at, w->pub.dtype);
 }
 
-bool model_has_master(const st_model *m, const model_weight *w) { return w->group >= 0 && w->pub.dtype != m->acc_dtype; }
+bool model_group_has_masters(const st_model *m, const opt_group *g)
+{ return g->dtype != m->acc_dtype && !g->class_.no_master; }
+
+bool model_has_master(const st_model *m, const model_weight *w)
+{ return w->group >= 0 && model_group_has_masters(m, &m->groups[w->group]); }
 
 st_tensor model_master_tensor(const st_model *m, const model_weight *w)
 {

@@ -46,6 +46,7 @@ static int load_weights(st_run *r, st_error *e)
 {
     const st_checkpoint_keys *k = &r->config.checkpoint;
 
+    st_model_seed(r->model, (uint64_t)r->config.run.seed);
     if (r->resumed) {
         int rc = st_checkpoint_load(r->resumed, r->model, 1, e);
         if (rc != ST_OK) return st_run_damaged(r, rc, e);

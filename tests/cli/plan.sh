@@ -76,6 +76,9 @@ sed 's/^precision = f32/precision = bf16/; s/^backend = cpu/backend = cuda/' sma
 must 'in bf16 masters are shared out too, and half as much is gathered' counts 8 1 "\"weights\": $((8 * share * 2))" \
     "\"gradients\": $((8 * share * 4))" "\"optimizer\": $((3 * share * 4))" "\"all_gather\": $((7 * share * 2)).0" \
     "\"reduce_scatter\": $((7 * share * 4)).0"
+printf '[optimizer]\nmoments = bf16\nmasters = none\n' >> small.ini
+must 'or there are none, and moments in bf16' counts 8 1 "\"weights\": $((8 * share * 2))" \
+    "\"gradients\": $((8 * share * 4))" "\"optimizer\": $((2 * share * 2))" "\"all_gather\": $((7 * share * 2)).0"
 mv f32.ini small.ini
 
 # the layer: norm and two matrices; the rest: embedding, norm, output

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ops of the cuda backend against the cpu backend, on a GPU; skipped, with the reason, where there is none. The programs link
 # nothing of CUDA.
-EXTRA_DIST += tests/gpu/run.sh tests/gpu/peer_bf16.py
+EXTRA_DIST += tests/gpu/narrow.sh tests/gpu/run.sh tests/gpu/peer_bf16.py
 if HAVE_CUDA
 GPU_TESTS = tests/gpu/test_adamw tests/gpu/test_attention tests/gpu/test_loss tests/gpu/test_ops
 check_PROGRAMS += $(GPU_TESTS)
-TESTS += $(GPU_TESTS)
+TESTS += $(GPU_TESTS) tests/gpu/narrow.sh
 tests_gpu_test_adamw_SOURCES = tests/gpu/test_adamw.c tests/gpu/pairs.c tests/gpu/pairs.h
 tests_gpu_test_adamw_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_gpu_test_adamw_LDADD = $(CMOCKA_LIBS)

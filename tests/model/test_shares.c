@@ -68,6 +68,40 @@ static void flat_groups_are_cut_into_equal_blocks(void **state)
         }
 }
 
+/* Random bits are numbered in the bucket of all ranks, by a seed that is the bucket's own. */
+static void compare_random_bits(const char *spec)
+{
+    fixture *one = planned(spec, 1, 0);
+    const opt_bucket *whole = one->model->buckets;
+    int32_t n = one->model->n_buckets;
+
+    st_model_seed(one->model, 5);
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t k = 0; k < i; k++) assert_true(whole[i].unit.seed != whole[k].unit.seed);
+    for (int rank = 0; rank < 3; rank++) {
+        fixture *f = planned(spec, 3, rank);
+        const opt_bucket *own = f->model->buckets;
+        assert_int_equal(f->model->n_buckets, n);
+        st_model_seed(f->model, 5);
+        for (int32_t i = 0; i < n; i++) {
+            assert_true(own[i].unit.seed == whole[i].unit.seed);
+            assert_int_equal(own[i].unit.first, rank * own[i].share);
+        }
+        for (int32_t i = 0; i < f->model->n_weights; i++)
+            assert_int_equal(f->model->weights[i]->offset, one->model->weights[i]->offset);
+        st_model_seed(f->model, 6);
+        for (int32_t i = 0; i < n; i++) assert_true(own[i].unit.seed != whole[i].unit.seed);
+        fixture_close(f);
+    }
+    fixture_close(one);
+}
+
+static void random_bits_do_not_depend_on_ranks(void **state)
+{
+    compare_random_bits(MODEL("precision = f32\n", ADAMW, ""));
+    compare_random_bits(MODEL("precision = f32\n", ADAMW, "[parallel]\nzero = 3\n"));
+}
+
 /* Every weight of a group of matrices has one owner, and lies in its block. */
 static void matrices_have_one_owner(void **state)
 {
@@ -403,6 +437,7 @@ static void a_plan_of_ranks_is_not_opened(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_bits_do_not_depend_on_ranks),
         cmocka_unit_test(flat_groups_are_cut_into_equal_blocks),
         cmocka_unit_test(matrices_have_one_owner),
         cmocka_unit_test(shares_of_adamw),

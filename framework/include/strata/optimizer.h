@@ -26,14 +26,18 @@ typedef struct st_opt_class {
     uint32_t size, place;
     int32_t rule, n_state;          /* rule: the plugin's number (0 adam, 1 muon); a unit has one rule                        */
     st_opt_state state[4];
+    int32_t no_master, pad;         /* 1: a weight narrower than acc has no copy in acc, it is updated as it is stored        */
 } st_opt_class;
 typedef struct st_opt_unit {        /* one launch worth; fixed addresses                                                      */
     uint32_t size;
     int32_t rule;
-    st_tensor master, grad, weight; /* acc; acc; run type, written with the update (f64 and f32 runs: weight is the master)   */
+    st_tensor master, grad, weight; /* acc; acc; run type, written with the update (f64 and f32 runs: weight is the master,
+                                     * and so it is, in its own type, of a class without masters)                             */
     st_tensor state[4];
     st_tensor hyper;                /* device acc [n_hyper] of the unit's group                                               */
     const st_weight_info *info;     /* MATRIX only                                                                            */
+    uint64_t seed;                  /* of random bits (strata/rounding.h), by the run's seed and the unit's weights           */
+    int64_t first;                  /* FLAT: this share's first element among those of all ranks                              */
 } st_opt_unit;
 typedef struct st_schedule { uint32_t size, pad; int64_t step; double lr, decay, lr_scale; } st_schedule; /* step from 1; lr after schedule */
 
