@@ -123,8 +123,10 @@ int model_collect(st_step *s, uint32_t what, uint32_t group, const st_tensor *se
         return model_fail(r->m, ST_E_SHAPE, "%s over the %d ranks of group %s: send has %lld elements, recv %lld",
                           names[what], ranks, st_group_name(group), (long long)n_send, (long long)n_recv);
     count_traffic(r, what, group, ranks, (double)n * (double)st_dtype_size(send->dtype));
-    if (ranks == 1 && !r->m->facts.host_memory) return ST_LAUNCH(s, names[what], copy_alone(r, send, recv, n));
-    return ST_LAUNCH(s, names[what], launch(r, what, comm, send, recv, n));
+    double bytes = (double)(n_send + n_recv) * (double)st_dtype_size(send->dtype);
+    if (ranks == 1 && !r->m->facts.host_memory)
+        return ST_LAUNCH_COST(s, names[what], 0, bytes, copy_alone(r, send, recv, n));
+    return ST_LAUNCH_COST(s, names[what], 0, bytes, launch(r, what, comm, send, recv, n));
 }
 
 int model_collective(st_step *s, uint32_t what, uint32_t group, const st_tensor *send, const st_tensor *recv)
@@ -149,5 +151,6 @@ int model_exchange(st_step *s, uint32_t group, const st_blocks *b)
     ST_TRY(find_group(r, group, &ranks, &comm));
     count_traffic(r, MODEL_CALLS - 1, group, ranks,
                   (double)b->send.dim[0] / ranks * (double)b->send.dim[1] * (double)st_dtype_size(b->send.dtype));
-    return ST_LAUNCH(s, "exchange", r->m->comm_ops.exchange(comm, s->q, b));
+    double bytes = 2 * (double)b->send.dim[0] * (double)b->send.dim[1] * (double)st_dtype_size(b->send.dtype);
+    return ST_LAUNCH_COST(s, "exchange", 0, bytes, r->m->comm_ops.exchange(comm, s->q, b));
 }

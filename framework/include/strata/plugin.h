@@ -101,7 +101,7 @@ typedef struct st_queue {
     void *device;            /* the backend's context; opaque to all others                                           */
     st_fault *fault;         /* device address                                                                        */
     int32_t layer, sm_limit; /* for st_fault; sm_limit: units a kernel may fill, 0 = all (side lanes)                 */
-    /* for backend ops only: */
+    /* scratch for backend ops only; count for them and ST_LAUNCH_COST: */
     void *(*scratch)(const struct st_queue *, size_t bytes); /* until the calling plugin function returns             */
     void (*count)(const struct st_queue *, double flops, double bytes);
     int (*fail)(const struct st_queue *, int code, const char *fmt, ...) ST_PRINTF(3, 4);

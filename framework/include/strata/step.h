@@ -119,6 +119,16 @@ ST_FN int st_status(const st_step *s) { return s->status; }
 /* The way to start anything that is not a backend op: ST_LAUNCH(s, "gdn_rule", k->rule(s->q, &args)). The call is not evaluated
  * while planning or after a failure. The name is static; profiles and errors show it. */
 #define ST_LAUNCH(s, name, call) ((s)->api->end((s), (s)->api->begin((s), (name)) ? (call) : (s)->status))
+/* The same with the work that its sizes ask for at least: floating-point operations, and bytes read and written when each tensor
+ * crosses the memory once. `strata bench` sets the time beside them. Evaluated while planning too, so from sizes alone. */
+#define ST_LAUNCH_COST(s, name, flops, bytes, call) \
+    ((s)->api->end((s), st_begin_work((s), (name), (flops), (bytes)) ? (call) : (s)->status))
+ST_FN int st_begin_work(st_step *s, const char *name, double flops, double bytes)
+{
+    const int run = s->api->begin(s, name);
+    if (!s->status) s->q->count(s->q, flops, bytes);
+    return run;
+}
 
 /* Memory: 256-byte aligned, uninitialised unless zeroed, the same address in every step.
  * scratch lives until this call returns, or until st_release(mark taken before it): for loops inside one call.

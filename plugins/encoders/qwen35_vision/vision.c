@@ -186,6 +186,11 @@ static struct vision_batch device_batch(const struct vision *m, const st_media_b
                                  .units = m->units};
 }
 
+/* Work of the launches at least: an angle, sine or division as one operation; pixels of a still picture are read once.
+ * Rows of the position table are seen by many patches and not counted as bytes. */
+static double values(const struct vision *m, int64_t width) { return (double)m->units * (double)width; }
+static double bytes_of(int32_t dtype) { return (double)st_dtype_size(dtype); }
+
 static void fill_patches(const struct vision *m, st_step *s, const st_media_batch *b, const st_tensor *out)
 {
     const struct vision_kernels *k = ST_KERNELS(s, struct vision_kernels);
@@ -194,7 +199,9 @@ static void fill_patches(const struct vision *m, st_step *s, const st_media_batc
 
     memcpy(a.mean, m->image_mean.v, sizeof a.mean);
     memcpy(a.std, m->image_std.v, sizeof a.std);
-    ST_LAUNCH(s, "vision_patchify", k->patchify(s->q, &a));
+    const double n = values(m, vision_patch_values(m)); /* divided, less the mean, divided */
+    const double pixels = n / (double)m->temporal_patch;
+    ST_LAUNCH_COST(s, "vision_patchify", 3 * n, n * bytes_of(out->dtype) + pixels, k->patchify(s->q, &a));
 }
 
 static void fill_rotary(const struct vision *m, st_step *s, const st_media_batch *b, const st_tensor *cos_t,
@@ -204,7 +211,8 @@ static void fill_rotary(const struct vision *m, st_step *s, const st_media_batch
     struct vision_rotary a = {.batch = device_batch(m, b), .g = vision_geometry(m), .base = m->base, .cos = cos_t->data,
                               .sin = sin_t->data, .head_dim = m->head_dim, .acc_dtype = cos_t->dtype};
 
-    if (m->head_dim) ST_LAUNCH(s, "vision_rotary", k->rotary(s->q, &a));
+    const double n = values(m, m->head_dim / 2); /* an angle, its cos and sin */
+    if (m->head_dim) ST_LAUNCH_COST(s, "vision_rotary", 3 * n, 2 * n * bytes_of(cos_t->dtype), k->rotary(s->q, &a));
 }
 
 /* What the blocks see instead of the decoder's row: one span per frame, axial rotary tables. */
@@ -268,7 +276,8 @@ static int forward(const void *self, st_step *s, const st_media_batch *b, const 
                                        .x = stem.data,
                                        .dtype = s->dtype,
                                        .acc_dtype = s->acc_dtype};
-    ST_LAUNCH(s, "vision_position", k->position(s->q, &position));
+    const double n = values(m, m->hidden); /* four rows, weighted and added */
+    ST_LAUNCH_COST(s, "vision_position", 8 * n, 2 * n * bytes_of(s->dtype), k->position(s->q, &position));
 
     make_view(m, b, cos_t, sin_t, &v);
     st_stack(s, m->stack, &v.view, &stem, -1, &last);
@@ -325,8 +334,9 @@ static void stem_bwd(const struct vision *m, st_step *s, const st_media_batch *b
                                        .dx = d_stem->data, .d_table = d_table.data, .dtype = s->dtype,
                                        .acc_dtype = s->acc_dtype};
 
+    const double n = values(m, m->hidden);
     if (d_table.data)
-        ST_LAUNCH(s, "vision_position_bwd", k->position_bwd(s->q, &position));
+        ST_LAUNCH_COST(s, "vision_position_bwd", 8 * n, n * bytes_of(s->dtype), k->position_bwd(s->q, &position));
     if (!patches.data) {
         patches = st_scratch(s, s->dtype, m->units, vision_patch_values(m));
         fill_patches(m, s, b, &patches);

@@ -19,6 +19,7 @@
  *
  * A caller with inputs of T tokens in `n` segments therefore makes a row with these borders, fills x, and reads y and
  * dx. */
+#include "cost.h"
 #include "work.h"
 #include <strata/layer.h>
 
@@ -90,6 +91,12 @@ static gdn_rule rule_args(const delta *m, st_step *s, const st_tensor *x, const 
 static void *work_area(st_step *s, int64_t n) { return st_scratch(s, s->acc_dtype, 1, n).data; }
 static int64_t state_rows(const delta *m, st_step *s) { return st_tiles(s, m->tiles).dim[0] * m->value_heads; }
 
+static int run_rule(st_step *s, const gdn_rule *a)
+{
+    const gdn_work w = gdn_rule_cost(a, (double)st_dtype_size(s->acc_dtype), 0);
+    return ST_LAUNCH_COST(s, "gdn_rule", w.flops, w.bytes, ST_KERNELS(s, gdn_kernels)->rule(s->q, a));
+}
+
 static int forward(const void *self, st_step *s, const st_tensor *x, const st_tensor *y)
 {
     const delta *m = self;
@@ -105,7 +112,7 @@ static int forward(const void *self, st_step *s, const st_tensor *x, const st_te
     a.final = m->states ? st_cols(*y, c.state, 1).data : NULL;
     a.out_stride = a.final_stride = y->stride[0];
     a.work = work_area(s, gdn_rule_elements(s->backend, &a));
-    return ST_LAUNCH(s, "gdn_rule", ST_KERNELS(s, gdn_kernels)->rule(s->q, &a));
+    return run_rule(s, &a);
 }
 static int backward(const void *self, st_step *s, const st_tensor *x, const st_tensor *dy, const st_tensor *dx)
 {
@@ -135,10 +142,11 @@ static int backward(const void *self, st_step *s, const st_tensor *x, const st_t
     ST_OP(s, fill, dx, 0);
     if (again) {
         b.f.work = work_area(s, gdn_rule_elements(s->backend, &b.f));
-        ST_LAUNCH(s, "gdn_rule", ST_KERNELS(s, gdn_kernels)->rule(s->q, &b.f));
+        run_rule(s, &b.f);
     }
     b.f.work = work_area(s, gdn_rule_bwd_elements(s->backend, &b.f));
-    return ST_LAUNCH(s, "gdn_rule_bwd", ST_KERNELS(s, gdn_kernels)->rule_bwd(s->q, &b));
+    const gdn_work w = gdn_rule_cost(&b.f, (double)st_dtype_size(s->acc_dtype), 1);
+    return ST_LAUNCH_COST(s, "gdn_rule_bwd", w.flops, w.bytes, ST_KERNELS(s, gdn_kernels)->rule_bwd(s->q, &b));
 }
 static int cost(const void *self, const st_env *e, const st_row_stats *r, st_cost *out)
 {

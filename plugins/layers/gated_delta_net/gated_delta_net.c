@@ -8,6 +8,7 @@
  *     y = W_out (w rms norm(o) silu(z))
  * Value head h uses key head h / (value_heads / key_heads). The heads are declared as cuts over the tensor group, but
  * neither tensor nor context groups are claimed yet: both need collectives that this layer does not make. */
+#include "cost.h"
 #include "work.h"
 #include <strata/layer.h>
 
@@ -99,6 +100,7 @@ static gdn_row row_of(const gdn *m, st_step *s, int64_t rows)
     return r;
 }
 
+static double acc_size(const st_step *s) { return (double)st_dtype_size(s->acc_dtype); }
 static void *work_area(st_step *s, int64_t n) { return n ? st_scratch(s, s->acc_dtype, 1, n).data : NULL; }
 
 /* ---- the pieces, each from its inputs: forward runs them all, backward those whose results were not kept ---- */
@@ -121,7 +123,8 @@ static void run_conv(const gdn *m, st_step *s, const gdn_row *r, const st_tensor
     a.out = out->data;
     a.out_stride = out->stride[0];
     a.work = work_area(s, gdn_conv_elements(s->backend, &a));
-    ST_LAUNCH(s, "gdn_conv", ST_KERNELS(s, gdn_kernels)->conv(s->q, &a));
+    const gdn_work w = gdn_conv_cost(&a, 0);
+    ST_LAUNCH_COST(s, "gdn_conv", w.flops, w.bytes, ST_KERNELS(s, gdn_kernels)->conv(s->q, &a));
     st_release(s, mark);
 }
 static gdn_gate gate_args(const gdn *m, st_step *s, const st_tensor *proj, const st_tensor *beta, const st_tensor *g)
@@ -167,7 +170,8 @@ static void run_rule(st_step *s, gdn_rule *a, const st_tensor *out)
         a->out_stride = out->stride[0];
     }
     a->work = work_area(s, gdn_rule_elements(s->backend, a));
-    ST_LAUNCH(s, "gdn_rule", ST_KERNELS(s, gdn_kernels)->rule(s->q, a));
+    const gdn_work w = gdn_rule_cost(a, acc_size(s), 0);
+    ST_LAUNCH_COST(s, "gdn_rule", w.flops, w.bytes, ST_KERNELS(s, gdn_kernels)->rule(s->q, a));
     st_release(s, mark);
 }
 static gdn_norm norm_args(const gdn *m, st_step *s, const st_tensor *o, const st_tensor *proj)
@@ -190,7 +194,8 @@ static void run_norm(const gdn *m, st_step *s, const st_tensor *o, const st_tens
     gdn_norm a = norm_args(m, s, o, proj);
     a.y = y->data;
     a.y_stride = y->stride[0];
-    ST_LAUNCH(s, "gdn_norm", ST_KERNELS(s, gdn_kernels)->norm(s->q, &a));
+    const gdn_work w = gdn_norm_cost(&a, 0);
+    ST_LAUNCH_COST(s, "gdn_norm", w.flops, w.bytes, ST_KERNELS(s, gdn_kernels)->norm(s->q, &a));
 }
 static st_tensor states_memory(const gdn *m, st_step *s, const gdn_row *r, int keep)
 {
@@ -213,7 +218,8 @@ static int forward(const void *self, st_step *s, const st_tensor *x, const st_te
     st_linear(s, m->in, x, &proj);
     run_conv(m, s, &r, &proj, &mixed);
     gdn_gate gate = gate_args(m, s, &proj, &beta, &g);
-    ST_LAUNCH(s, "gdn_gate", ST_KERNELS(s, gdn_kernels)->gate(s->q, &gate));
+    const gdn_work w = gdn_gate_cost(&gate, acc_size(s), 0);
+    ST_LAUNCH_COST(s, "gdn_gate", w.flops, w.bytes, ST_KERNELS(s, gdn_kernels)->gate(s->q, &gate));
     gdn_rule rule = rule_args(m, s, &r, &mixed, &beta, &g, &states);
     if (!s->train) rule.states = NULL;
     run_rule(s, &rule, &o);
@@ -237,7 +243,8 @@ static void norm_backward(const gdn *m, st_step *s, const st_tensor *o, const st
     a.dz_stride = dz.stride[0];
     a.dweight = st_grad(s, m->norm, NULL).data;
     a.work = work_area(s, gdn_norm_bwd_work(a.tokens, m->value_dim));
-    ST_LAUNCH(s, "gdn_norm_bwd", ST_KERNELS(s, gdn_kernels)->norm_bwd(s->q, &a));
+    const gdn_work w = gdn_norm_cost(&a, 1);
+    ST_LAUNCH_COST(s, "gdn_norm_bwd", w.flops, w.bytes, ST_KERNELS(s, gdn_kernels)->norm_bwd(s->q, &a));
     st_release(s, mark);
 }
 static void rule_backward(const gdn *m, st_step *s, const gdn_rule *f, const st_tensor *d_o, const st_tensor *dmixed,
@@ -255,7 +262,8 @@ static void rule_backward(const gdn *m, st_step *s, const gdn_rule *f, const st_
                       .dgate_stride = dbeta->stride[0]};
     a.f.out_stride = d_o->stride[0];
     a.f.work = work_area(s, gdn_rule_bwd_elements(s->backend, &a.f));
-    ST_LAUNCH(s, "gdn_rule_bwd", ST_KERNELS(s, gdn_kernels)->rule_bwd(s->q, &a));
+    const gdn_work w = gdn_rule_cost(f, acc_size(s), 1);
+    ST_LAUNCH_COST(s, "gdn_rule_bwd", w.flops, w.bytes, ST_KERNELS(s, gdn_kernels)->rule_bwd(s->q, &a));
     st_release(s, mark);
 }
 static void gate_backward(const gdn *m, st_step *s, const st_tensor *proj, const st_tensor *beta, const st_tensor *g,
@@ -272,7 +280,8 @@ static void gate_backward(const gdn *m, st_step *s, const st_tensor *proj, const
     a.da_log = st_grad(s, m->a_log, NULL).data;
     a.ddt_bias = st_grad(s, m->dt_bias, NULL).data;
     a.work = work_area(s, gdn_gate_bwd_work(a.tokens, m->value_heads));
-    ST_LAUNCH(s, "gdn_gate_bwd", ST_KERNELS(s, gdn_kernels)->gate_bwd(s->q, &a));
+    const gdn_work w = gdn_gate_cost(&a, acc_size(s), 1);
+    ST_LAUNCH_COST(s, "gdn_gate_bwd", w.flops, w.bytes, ST_KERNELS(s, gdn_kernels)->gate_bwd(s->q, &a));
     st_release(s, mark);
 }
 static void conv_backward(const gdn *m, st_step *s, const gdn_row *r, const st_tensor *proj, const st_tensor *dmixed,
@@ -286,7 +295,8 @@ static void conv_backward(const gdn *m, st_step *s, const gdn_row *r, const st_t
     a.din_stride = dproj->stride[0];
     a.dweight = st_grad(s, m->conv, NULL).data;
     a.work = work_area(s, gdn_conv_bwd_work(r->n_tiles, a.channels, a.taps));
-    ST_LAUNCH(s, "gdn_conv_bwd", ST_KERNELS(s, gdn_kernels)->conv_bwd(s->q, &a));
+    const gdn_work w = gdn_conv_cost(&a, 1);
+    ST_LAUNCH_COST(s, "gdn_conv_bwd", w.flops, w.bytes, ST_KERNELS(s, gdn_kernels)->conv_bwd(s->q, &a));
     st_release(s, mark);
 }
 

@@ -4,9 +4,9 @@ gdn_kernel_sources = $(gdn_dir)/kernels_cpu.c $(gdn_dir)/kernels_cpu.h $(gdn_dir
   $(gdn_dir)/math_cpu.h $(gdn_dir)/conv_cpu.h $(gdn_dir)/gate_cpu.h $(gdn_dir)/norm_cpu.h $(gdn_dir)/rule_cpu.h \
   $(gdn_dir)/rule_bwd_cpu.h
 plugins_LTLIBRARIES += plugins/gated_delta_net.la plugins/delta_rule.la plugins/gated_delta_net-cpu.la plugins/delta_rule-cpu.la
-plugins_gated_delta_net_la_SOURCES = $(gdn_dir)/gated_delta_net.c $(gdn_dir)/kernels.h $(gdn_dir)/work.h
+plugins_gated_delta_net_la_SOURCES = $(gdn_dir)/gated_delta_net.c $(gdn_dir)/kernels.h $(gdn_dir)/work.h $(gdn_dir)/cost.h
 plugins_gated_delta_net_la_LDFLAGS = $(MODULE_LDFLAGS)
-plugins_delta_rule_la_SOURCES = $(gdn_dir)/delta_rule.c $(gdn_dir)/kernels.h $(gdn_dir)/work.h
+plugins_delta_rule_la_SOURCES = $(gdn_dir)/delta_rule.c $(gdn_dir)/kernels.h $(gdn_dir)/work.h $(gdn_dir)/cost.h
 plugins_delta_rule_la_LDFLAGS = $(MODULE_LDFLAGS)
 
 # The kernels once per instruction-set level; both kernel modules hold the same objects.

@@ -3,7 +3,7 @@ moe_dir = plugins/layers/moe
 moe_kernel_sources = $(moe_dir)/kernels_cpu.c $(moe_dir)/kernels_cpu.h $(moe_dir)/kernels.h $(moe_dir)/rows_cpu.h \
   $(moe_dir)/router_cpu.h
 plugins_LTLIBRARIES += plugins/moe.la plugins/moe-cpu.la
-plugins_moe_la_SOURCES = $(moe_dir)/moe.c $(moe_dir)/kernels.h
+plugins_moe_la_SOURCES = $(moe_dir)/moe.c $(moe_dir)/kernels.h $(moe_dir)/cost.h
 plugins_moe_la_LDFLAGS = $(MODULE_LDFLAGS)
 
 # The kernels once per instruction-set level.

@@ -5,7 +5,7 @@
  * Picks are sorted by expert, so that all experts are one grouped product whose group sizes only the device knows. No
  * pick is ever dropped: rows are reserved for the worst case, or a smaller capacity faults when it does not suffice.
  * The share of a pick goes between its two products, so its gradient needs no expert output. */
-#include "kernels.h"
+#include "cost.h"
 #include <math.h>
 #include <strata/layer.h>
 
@@ -148,6 +148,8 @@ typedef struct kept {
 } kept;
 
 static const moe_kernels *kernels(const st_step *s) { return ST_KERNELS(s, moe_kernels); }
+static double acc_size(const st_step *s) { return (double)st_dtype_size(s->acc_dtype); }
+static int64_t picks(const kept *k) { return k->place.dim[0] * k->place.dim[1]; }
 
 static void run_router(const moe *m, st_step *s, const st_tensor *x, const kept *k)
 {
@@ -165,7 +167,8 @@ static void run_router(const moe *m, st_step *s, const st_tensor *x, const kept 
                        .top_k = (int32_t)m->top_k,
                        .forced = m->force_balance,
                        .dtype = s->acc_dtype};
-    ST_LAUNCH(s, "moe_route", kernels(s)->route(s->q, &route));
+    moe_work w = moe_route_cost(&route);
+    ST_LAUNCH_COST(s, "moe_route", w.flops, w.bytes, kernels(s)->route(s->q, &route));
     moe_sort sort = {.choice = k->choice.data,
                      .share = k->share.data,
                      .offset = k->offset.data,
@@ -178,7 +181,8 @@ static void run_router(const moe *m, st_step *s, const st_tensor *x, const kept 
                      .experts = (int32_t)m->experts,
                      .top_k = (int32_t)m->top_k,
                      .dtype = s->acc_dtype};
-    ST_LAUNCH(s, "moe_sort", kernels(s)->sort(s->q, &sort));
+    w = moe_sort_cost(&sort);
+    ST_LAUNCH_COST(s, "moe_sort", w.flops, w.bytes, kernels(s)->sort(s->q, &sort));
     st_release(s, mark);
 }
 static moe_glu glu_args(const moe *m, const st_step *s, const kept *k)
@@ -195,7 +199,8 @@ static moe_glu glu_args(const moe *m, const st_step *s, const kept *k)
 static void run_glu(const moe *m, st_step *s, const kept *k)
 {
     const moe_glu glu = glu_args(m, s, k);
-    ST_LAUNCH(s, "moe_glu", kernels(s)->glu(s->q, &glu));
+    const moe_work w = moe_glu_cost(&glu, picks(k), acc_size(s), 0);
+    ST_LAUNCH_COST(s, "moe_glu", w.flops, w.bytes, kernels(s)->glu(s->q, &glu));
 }
 static moe_gate gate_args(const st_step *s, const st_tensor *out, const st_tensor *gate)
 {
@@ -222,7 +227,8 @@ static void shared_forward(const moe *m, st_step *s, const st_tensor *x, const s
     st_linear(s, m->shared_gate, x, &gate);
     moe_gate a = gate_args(s, &out, &gate);
     a.y = y->data;
-    ST_LAUNCH(s, "moe_gate", kernels(s)->gate(s->q, &a));
+    const moe_work w = moe_gate_cost(&a, acc_size(s), 0);
+    ST_LAUNCH_COST(s, "moe_gate", w.flops, w.bytes, kernels(s)->gate(s->q, &a));
 }
 
 static int forward(const void *self, st_step *s, const st_tensor *x, const st_tensor *y)
@@ -292,13 +298,20 @@ static void experts_backward(const moe *m, st_step *s, const kept *k, const st_t
     moe_glu glu = glu_args(m, s, k);
     glu.dproduct = dproduct.data;
     glu.dweight = dweight->data;
-    ST_LAUNCH(s, "moe_glu_bwd", kernels(s)->glu_bwd(s->q, &glu)); /* gate_up becomes its gradient */
+    const moe_work w = moe_glu_cost(&glu, picks(k), acc_size(s), 1);
+    /* gate_up becomes its gradient */
+    ST_LAUNCH_COST(s, "moe_glu_bwd", w.flops, w.bytes, kernels(s)->glu_bwd(s->q, &glu));
     matrices_backward(s, m->gate_up, &k->gate_up, &k->sorted, &k->offset);
     if (dx->data) {
         ST_OP(s, grouped, &(st_grouped){.a = &k->gate_up, .b = &gate_up, .c = &drows, .offset = &k->offset, .mode = 1});
         ST_OP(s, combine, &drows, &k->place, NULL, dx);
     }
     st_release(s, mark);
+}
+static int run_report(st_step *s, const moe_report *a)
+{
+    const moe_work w = moe_report_cost(a);
+    return ST_LAUNCH_COST(s, "moe_report", w.flops, w.bytes, kernels(s)->report(s->q, a));
 }
 /* dx is added to. */
 static void router_backward(const moe *m, st_step *s, const kept *k, const st_tensor *x, const st_tensor *dweight,
@@ -320,7 +333,8 @@ static void router_backward(const moe *m, st_step *s, const kept *k, const st_te
                               .experts = (int32_t)m->experts,
                               .top_k = (int32_t)m->top_k,
                               .dtype = s->acc_dtype};
-    ST_LAUNCH(s, "moe_router_bwd", kernels(s)->router_bwd(s->q, &a));
+    const moe_work w = moe_router_bwd_cost(&a);
+    ST_LAUNCH_COST(s, "moe_router_bwd", w.flops, w.bytes, kernels(s)->router_bwd(s->q, &a));
     st_linear_bwd(s, m->router, x, &dlogits, dx, ST_ADD);
     if (total.data && m->aux != AUX_STEP) { /* of the step it is exact only at the step's end */
         const moe_report report = {.total = total.data,
@@ -328,20 +342,20 @@ static void router_backward(const moe *m, st_step *s, const kept *k, const st_te
                                    .scale = m->report_scale,
                                    .experts = (int32_t)m->experts,
                                    .dtype = s->acc_dtype};
-        ST_LAUNCH(s, "moe_report", kernels(s)->report(s->q, &report));
+        run_report(s, &report);
     }
     st_release(s, mark);
 }
 /* dx is added to. */
 static void shared_backward(const moe *m, st_step *s, const st_tensor *x, const st_tensor *dy, const st_tensor *dx)
 {
-    const int64_t n = x->dim[0], w = m->shared_width;
+    const int64_t n = x->dim[0], width = m->shared_width;
     const st_tensor both = st_kept(s, SHARED_GATE_UP), gate = st_kept(s, SHARED_GATE);
     const st_tensor dout = st_scratch(s, s->dtype, n, dy->dim[1]), dgate = st_scratch(s, s->acc_dtype, n, 1);
-    const st_tensor dproduct = st_scratch(s, s->dtype, n, w);
+    const st_tensor dproduct = st_scratch(s, s->dtype, n, width);
     st_tensor product = st_kept(s, SHARED_PRODUCT), out = st_kept(s, SHARED_OUT);
     if (!product.data) {
-        product = st_scratch(s, s->dtype, n, w);
+        product = st_scratch(s, s->dtype, n, width);
         shared_product(m, s, &both, &product);
     }
     if (!out.data) {
@@ -352,10 +366,11 @@ static void shared_backward(const moe *m, st_step *s, const st_tensor *x, const 
     a.dy = dy->data;
     a.dout = dout.data;
     a.dgate = dgate.data;
-    ST_LAUNCH(s, "moe_gate_bwd", kernels(s)->gate_bwd(s->q, &a));
+    const moe_work w = moe_gate_cost(&a, acc_size(s), 1);
+    ST_LAUNCH_COST(s, "moe_gate_bwd", w.flops, w.bytes, kernels(s)->gate_bwd(s->q, &a));
     st_linear_bwd(s, m->shared_gate, x, &dgate, dx, ST_ADD);
     st_linear_bwd(s, m->shared_down, &product, &dout, &dproduct, 0);
-    const st_tensor g = st_cols(both, 0, w), u = st_cols(both, w, w);
+    const st_tensor g = st_cols(both, 0, width), u = st_cols(both, width, width);
     ST_OP(s, glu_bwd, ST_ACT_SILU, &g, &u, &dproduct, &g, &u); /* in place: both become their gradients */
     st_linear_bwd(s, m->shared_gate_up, x, &both, dx, ST_ADD);
 }
@@ -388,8 +403,7 @@ static int finish_step(const void *self, st_step *s)
                           .scale = m->report_scale,
                           .experts = (int32_t)m->experts,
                           .dtype = s->acc_dtype};
-    ST_LAUNCH(s, "moe_report", kernels(s)->report(s->q, &a));
-    return st_status(s);
+    return run_report(s, &a);
 }
 
 /* Megatron leaves out the router and the shared expert's gate. */

@@ -164,9 +164,11 @@ static void update_matrix(const struct muon *m, st_step *s, const st_opt_unit *u
     a.state = d ? entry(&u->state[MOMENTUM], i) : u->state[MOMENTUM].data;
     a.master = d ? entry(&u->master, i) : u->master.data;
     a.weight = d ? entry(&u->weight, i) : u->weight.data;
-    ST_LAUNCH(s, "muon_momentum", k->momentum(s->q, &a));
+    /* a value: momentum and its sum (3), nesterov (2), the norm (2), a division; then decay, scale and sum (5) */
+    const double n = (double)rows * (double)cols, acc = (double)st_dtype_size(m->acc_dtype);
+    ST_LAUNCH_COST(s, "muon_momentum", 8 * n, 4 * n * acc, k->momentum(s->q, &a));
     x = orthogonal(m, s, x);
-    ST_LAUNCH(s, "muon_apply", k->apply(s->q, &a));
+    ST_LAUNCH_COST(s, "muon_apply", 5 * n, n * (3 * acc + (double)st_dtype_size(u->weight.dtype)), k->apply(s->q, &a));
     st_release(s, mark);
 }
 

@@ -47,6 +47,13 @@ static struct learned_rows rows_of(const st_tensor *pos, const st_tensor *x, con
                                  .table_dtype = table->dtype};
 }
 
+/* One sum a value; so often do x and the rows of the table cross the memory. */
+static double values_of(const struct learned_rows *a) { return (double)a->tokens * (double)a->width; }
+static double bytes_of(const struct learned_rows *a, int x, int table)
+{
+    return values_of(a) * (x * (double)st_dtype_size(a->dtype) + table * (double)st_dtype_size(a->table_dtype));
+}
+
 static int embed(const void *self, st_step *s, const st_tensor *pos, const st_tensor *x)
 {
     const struct learned *m = self;
@@ -54,7 +61,7 @@ static int embed(const void *self, st_step *s, const st_tensor *pos, const st_te
     st_tensor table = st_w(s, m->table);
     struct learned_rows a = rows_of(pos, x, &table);
 
-    return ST_LAUNCH(s, "learned_add", k->add(s->q, &a));
+    return ST_LAUNCH_COST(s, "learned_add", values_of(&a), bytes_of(&a, 2, 1), k->add(s->q, &a));
 }
 
 static int embed_bwd(const void *self, st_step *s, const st_tensor *pos, const st_tensor *dx)
@@ -65,7 +72,7 @@ static int embed_bwd(const void *self, st_step *s, const st_tensor *pos, const s
     struct learned_rows a = rows_of(pos, dx, &grad);
 
     if (!grad.data) return st_status(s);
-    return ST_LAUNCH(s, "learned_add_bwd", k->add_bwd(s->q, &a));
+    return ST_LAUNCH_COST(s, "learned_add_bwd", values_of(&a), bytes_of(&a, 1, 2), k->add_bwd(s->q, &a));
 }
 
 static const st_param params[] = {

@@ -45,6 +45,9 @@ static inline int rotary_launch(st_step *s, const st_tensor *pos, const st_rotar
         .section = {section[0], section[1], section[2]}, .interleaved = interleaved,
     };
 
-    return ST_LAUNCH(s, "rotary_tables", k->tables(s->q, &a));
+    /* an angle, its cos and sin */
+    const double n = (double)a.tokens * a.half, bytes = 2 * n * (double)st_dtype_size(a.dtype);
+
+    return ST_LAUNCH_COST(s, "rotary_tables", 3 * n, bytes + 4.0 * ROTARY_AXES * (double)a.tokens, k->tables(s->q, &a));
 }
 #endif
