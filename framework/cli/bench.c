@@ -9,18 +9,22 @@ static const char usage[] =
     "\n"
     "Times training steps of SPEC on its own data and sets them against the floor: the matrix-product FLOPs of a step "
     "over the\n"
-    "rate of one large matrix product, both measured in this run. Nothing is saved.\n"
+    "rate of one large matrix product, both measured in this run. Every launch has a floor of its own: its bytes over "
+    "the\n"
+    "rate of a copy, or its FLOPs over that of the product, whichever is longer. Nothing is saved.\n"
     "\n"
     "options:\n"
     "      --steps N                   timed steps; default 20\n"
     "      --warmup N                  steps before them; default 5\n"
+    "      --kernel NAME               only this launch, by layer and by the work of a call\n"
     "      --peak FLOPS                what the device is sold with (989e12), for shares of it\n"
     "      --json                      one JSON object instead of text\n" CLI_HELP_SET CLI_HELP_OPTIONS;
 
-enum { OPT_STEPS = CLI_OPT_OWN, OPT_WARMUP, OPT_PEAK, OPT_JSON };
+enum { OPT_STEPS = CLI_OPT_OWN, OPT_WARMUP, OPT_KERNEL, OPT_PEAK, OPT_JSON };
 static const struct option options[] = {
     {"steps", required_argument, NULL, OPT_STEPS},
     {"warmup", required_argument, NULL, OPT_WARMUP},
+    {"kernel", required_argument, NULL, OPT_KERNEL},
     {"peak", required_argument, NULL, OPT_PEAK},
     {"json", no_argument, NULL, OPT_JSON},
     CLI_OPTION_SET,
@@ -50,6 +54,8 @@ int cli_bench(st_cli *cli, int argc, char **argv)
             int64_t *n = option == OPT_STEPS ? &o.steps : &o.warmup;
             if (!st_parse_int(optarg, n, &why) || *n < (option == OPT_STEPS) || *n > 1000000)
                 return cli_usage_error(cli, argv, "%s is no usable number of steps", optarg);
+        } else if (option == OPT_KERNEL) {
+            o.kernel = optarg;
         } else if (option == OPT_PEAK) {
             if (!st_parse_float(optarg, &o.peak, &why) || o.peak <= 0)
                 return cli_usage_error(cli, argv, "--peak %s is no number of FLOP/s above 0", optarg);

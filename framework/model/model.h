@@ -152,14 +152,21 @@ int st_model_costs(st_model *, const st_row_stats *, st_layer_cost *out, st_erro
  * called; an exchange counts its whole blocks. */
 typedef struct st_traffic { const char *group, *call; int32_t ranks; double calls, bytes; } st_traffic;
 bool st_model_traffic(const st_model *, int i, st_traffic *); /* i from 0; false: there are no more */
+/* Names of launches, as planning met them in a step; i from 0, NULL: there are no more. */
+const char *st_model_launch(const st_model *, int i);
+/* A place that makes a launch: the k-th of this name that a part makes in a row's pass, summed over passes. */
 typedef struct st_op_time {
-    const char *name; double seconds, flops, bytes; int64_t calls;
+    const char *name, *path;       /* of the launch; of its part, "": the host                                */
+    char symbol;                   /* of a layer; 0: none                                                     */
     int32_t product;               /* 1: a matrix product or made of them, counted in st_model_gemm_flops     */
+    double seconds, flops, bytes; int64_t calls;
 } st_op_time;
 /* FLOP/s of the backend's own product of two large matrices in the run's precision, best of `seconds`. */
 int st_model_gemm_rate(st_model *, double seconds, double *rate, st_error *);
-void st_model_profile(st_model *, int on);        /* host clock around every launch                    */
-int st_model_times(st_model *, const st_op_time **); /* waits for the device */
+/* Bytes/s, read and written, of a copy within its memory that caches do not hold, best of `seconds`. */
+int st_model_copy_rate(st_model *, double seconds, double *rate, st_error *);
+void st_model_profile(st_model *, int on);        /* events around every launch                        */
+int st_model_times(st_model *, const st_op_time **); /* waits for the device; places of no call are listed too */
 
 /* ---- keys of the spec that this room reads ---- */
 int st_model_key_tables(const st_key_table **); /* -> how many */

@@ -5,6 +5,7 @@ framework_libstrata_la_SOURCES += \
   framework/model/build.c \
   framework/model/choose.c \
   framework/model/collective.c \
+  framework/model/copy_rate.c \
   framework/model/cost.c \
   framework/model/env.c \
   framework/model/graph.c \

@@ -216,21 +216,3 @@ int st_model_state_write(st_model *m, int32_t i, const void *in, st_error *e)
     w = m->weights[m->state_places[i].weight];
     return m->state_places[i].state < 0 && model_has_master(m, w) ? model_round_master(m, w, in, e) : ST_OK;
 }
-
-/* ---- time ---- */
-
-void st_model_profile(st_model *m, int on)
-{
-    if (on) m->n_timers = 0;
-    if (on && !m->profile)
-        for (int32_t i = 0; i < m->n_times; i++)
-            m->times[i] = (st_op_time){.name = m->times[i].name, .product = m->times[i].product};
-    m->profile = on;
-}
-
-int st_model_times(st_model *m, const st_op_time **out)
-{
-    model_timers_end(m);
-    *out = m->times;
-    return m->n_times;
-}

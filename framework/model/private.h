@@ -230,7 +230,10 @@ struct st_model {
     double flops, gemm_flops; int32_t counting;
     model_traffic traffic[2][ST_G_COUNT][MODEL_CALLS]; /* of a row, and of the end of a step                     */
     model_traffic (*traffic_now)[MODEL_CALLS];         /* what planning adds to; NULL: it does not count         */
-    st_op_time *times; int32_t n_times, cap_times, profile;
+    const char **launches; int32_t n_launches, cap_launches; /* names that planning met                          */
+    st_op_time *times; struct model_place *places; int32_t n_times, cap_times, cap_places, profile;
+    int32_t next_time;             /* where the next launch is looked for first                                  */
+    int64_t pass;                  /* of a row, counted on: places of a pass are numbered from its start         */
     struct model_timer *timers; int32_t n_timers; /* launches of which no time was added yet */
     st_probe_fn probe; void *probe_ctx; double *probe_values; int64_t probe_cap;
     st_metric_value *metric_values; double *metric_cells, *sums; int32_t n_metric_values;
@@ -315,8 +318,9 @@ void model_graph_free(st_model *, model_graph *);
 
 /* timer.c */
 bool model_is_product(const char *launch);
-st_op_time *model_time_of(st_model *, const char *name);
+int model_note_launch(st_model *, const char *name);
 int model_timer_begin(st_model *, const char *name);
+void model_timer_work(st_model *, double flops, double bytes); /* of the launch that was begun last */
 int model_timer_end(st_model *);
 int model_timers_end(st_model *);
 

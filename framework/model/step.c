@@ -168,6 +168,7 @@ int model_micro(st_model *m, int mode, int32_t micro)
     st_tensor h, dh = st_absent(), x;
     size_t mark;
 
+    m->pass++;
     m->keep.used = m->scratch.used = 0;
     m->run.now.scratch = 0;
     m->run.now.train = s->train = train;

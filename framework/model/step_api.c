@@ -90,13 +90,7 @@ static void queue_count(const st_queue *q, double flops, double bytes)
         (r->now.part ? r->now.part : m->host)->flops += flops;
         if (model_is_product(r->launch)) m->gemm_flops += flops;
     }
-    if (m->profile && !r->planning && r->launch) {
-        st_op_time *t = model_time_of(m, r->launch);
-        if (t) {
-            t->flops += flops;
-            t->bytes += bytes;
-        }
-    }
+    if (m->profile && !r->planning && r->launch) model_timer_work(m, flops, bytes);
 }
 
 void model_queues(st_model *m)
@@ -124,7 +118,10 @@ static int api_begin(st_step *s, const char *name)
     if (s->status != ST_OK) return 0;
     r->launch = name;
     r->op_open = 0;
-    if (r->planning) return 0;
+    if (r->planning) {
+        model_note_launch(r->m, name);
+        return 0;
+    }
     return !r->m->profile || model_timer_begin(r->m, name) == ST_OK;
 }
 

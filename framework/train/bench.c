@@ -3,9 +3,8 @@
 #include "config.h"
 
 #include "train/bench.h"
+#include "train/bench_figures.h"
 #include "train/run.h"
-#include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,14 +13,7 @@
 typedef struct bench {
     const st_bench_options *o;
     st_run run;
-    double median, rate, product_flops,
-        profiled;                     /* seconds of a step; FLOP/s; FLOP of a step; seconds under the clocks */
-    double tokens, samples, capacity; /* per step */
-    double megatron, formula;         /* FLOP of a step by both formulas, forward and backward */
-    st_plan_bytes planned;
-    int64_t used;                     /* bytes that the device gave this process; -1: it does not say */
-    const st_op_time *times;
-    int n_times;
+    st_bench_figures f;
 } bench;
 
 static int by_value(const void *a, const void *b)
@@ -47,8 +39,8 @@ static int add_costs(bench *b, const st_packed_row *row, st_error *e)
     }
     ST_TRY(st_model_costs(b->run.model, &stats, cost, e));
     for (int32_t i = 0; i < n; i++) {
-        b->megatron += cost[i].megatron;
-        b->formula += cost[i].formula;
+        b->f.megatron += cost[i].megatron;
+        b->f.formula += cost[i].formula;
     }
     return ST_OK;
 }
@@ -66,8 +58,8 @@ static int one_step(bench *b, int64_t step, double *seconds, st_error *e)
     ST_TRY(st_model_step(r->model, (const st_packed_row *const *)r->rows, r->micros, &schedule, r->config.clip.clip, &s,
                          e));
     *seconds = st_clock() - start;
-    b->tokens += (double)s.tokens;
-    for (int32_t i = 0; i < r->micros; i++) b->samples += r->rows[i]->n_sequences;
+    b->f.tokens += (double)s.tokens;
+    for (int32_t i = 0; i < r->micros; i++) b->f.samples += r->rows[i]->n_sequences;
     return ST_OK;
 }
 
@@ -78,135 +70,122 @@ static int timed_steps(bench *b, st_error *e)
 
     if (!seconds) return st_fail(e, ST_E_NOMEM, "no memory for %lld times", (long long)n);
     for (int64_t i = 0; i < b->o->warmup; i++) ST_TRY(one_step(b, i + 1, &ignored, e));
-    b->tokens = b->samples = 0;
+    b->f.tokens = b->f.samples = 0;
     for (int64_t i = 0; i < n; i++) ST_TRY(one_step(b, b->o->warmup + i + 1, &seconds[i], e));
-    b->tokens /= (double)n;
-    b->samples /= (double)n;
+    b->f.tokens /= (double)n;
+    b->f.samples /= (double)n;
     for (int32_t i = 0; i < b->run.micros; i++) ST_TRY(add_costs(b, b->run.rows[i], e));
     qsort(seconds, (size_t)n, sizeof *seconds, by_value);
-    b->median = seconds[n / 2];
+    b->f.median = seconds[n / 2];
     return ST_OK;
+}
+
+/* ---- launches ---- */
+
+static double at_least(const st_bench_figures *f, const st_op_time *t)
+{
+    double memory = t->bytes / f->copy_rate, product = t->flops / f->rate;
+
+    return memory > product ? memory : product;
+}
+
+static bool same_place(const st_bench_launch *a, const st_op_time *t)
+{
+    return !strcmp(a->name, t->name) && !strcmp(a->path, t->path) && a->flops == t->flops / (double)t->calls &&
+           a->bytes == t->bytes / (double)t->calls;
+}
+
+/* Places of one launch that do the same work for the same part become one; -> how many there are. names: one for each
+ * name instead. */
+static int gather(const bench *b, const char *kernel, int64_t steps, const st_op_time *times, int n,
+                  st_bench_launch *out)
+{
+    int found = 0;
+
+    for (int i = 0; i < n; i++) {
+        const st_op_time *t = &times[i];
+        int k = 0;
+        if (!t->calls || (kernel && strcmp(t->name, kernel) != 0)) continue;
+        while (k < found && !(kernel ? same_place(&out[k], t) : !strcmp(out[k].name, t->name))) k++;
+        if (k == found)
+            out[found++] = (st_bench_launch){t->name, t->path, t->symbol, t->flops / (double)t->calls,
+                                             t->bytes / (double)t->calls, 0, 0, 0, 0, 0};
+        out[k].calls += t->calls / steps;
+        out[k].seconds += t->seconds / (double)steps;
+        out[k].all_flops += t->flops / (double)steps;
+        out[k].all_bytes += t->bytes / (double)steps;
+        out[k].floor += at_least(&b->f, t) / (double)steps;
+    }
+    return found;
+}
+
+static int by_seconds(const void *a, const void *b)
+{
+    double x = ((const st_bench_launch *)a)->seconds, y = ((const st_bench_launch *)b)->seconds;
+
+    return (x < y) - (x > y);
 }
 
 static int profiled_steps(bench *b, st_error *e)
 {
     int64_t n = b->o->steps < 5 ? b->o->steps : 5;
-    double tokens = b->tokens, samples = b->samples, seconds;
+    double tokens = b->f.tokens, samples = b->f.samples, seconds;
+    const st_op_time *times;
+    int n_times;
 
     st_model_profile(b->run.model, 1);
     for (int64_t i = 0; i < n; i++) {
         ST_TRY(one_step(b, b->o->warmup + i + 1, &seconds, e));
-        b->profiled += seconds / (double)n;
+        b->f.profiled += seconds / (double)n;
     }
+    n_times = st_model_times(b->run.model, &times);
     st_model_profile(b->run.model, 0);
-    b->tokens = tokens;
-    b->samples = samples;
-    b->n_times = st_model_times(b->run.model, &b->times);
-    st_op_time *mean = ST_NEW_N(b->run.arena, st_op_time, b->n_times + 1);
-    if (!mean) return st_fail(e, ST_E_NOMEM, "no memory for %d times", b->n_times);
-    for (int i = 0; i < b->n_times; i++) {
-        mean[i] = b->times[i];
-        mean[i].seconds /= (double)n;
-        mean[i].flops /= (double)n;
-        mean[i].bytes /= (double)n;
-        mean[i].calls /= n;
-        if (mean[i].product) b->product_flops += mean[i].flops;
-    }
-    b->times = mean;
+    b->f.tokens = tokens;
+    b->f.samples = samples;
+    for (int i = 0; i < n_times; i++)
+        if (times[i].product) b->f.product_flops += times[i].flops / (double)n;
+    st_bench_launch *out = ST_NEW_N(b->run.arena, st_bench_launch, n_times + 1);
+    if (!out) return st_fail(e, ST_E_NOMEM, "no memory for %d times", n_times);
+    b->f.launches = out;
+    b->f.n_launches = gather(b, b->o->kernel, n, times, n_times, out);
+    if (!b->o->kernel) qsort(out, (size_t)b->f.n_launches, sizeof *out, by_seconds);
     return ST_OK;
 }
 
-static int by_seconds(const void *a, const void *b)
+/* Planning meets every launch, so a wrong name is told before the device is opened. */
+static int check_kernel(const bench *b, st_error *e)
 {
-    double x = ((const st_op_time *)a)->seconds, y = ((const st_op_time *)b)->seconds;
+    char names[1024] = "";
+    const char *name;
+    size_t at = 0;
 
-    return (x < y) - (x > y);
-}
-
-static void print_model_flops(const bench *b, const char *words, double flops)
-{
-    FILE *f = b->o->out;
-
-    fprintf(f, "%-17s %.3f GFLOP a step, %.1f GFLOP/s", words, 1e-9 * flops, 1e-9 * flops / b->median);
-    if (b->o->peak > 0) fprintf(f, ", %.1f%% of the peak given", 100 * flops / b->median / b->o->peak);
-    fputc('\n', f);
-}
-
-static void print_text(const bench *b)
-{
-    double floor_seconds = b->product_flops / b->rate;
-    FILE *f = b->o->out;
-
-    fprintf(f, "backend           %s\n", st_model_choice(b->run.model));
-    fprintf(f, "device            %s\n", st_model_device(b->run.model));
-    if (b->run.at.timing) fprintf(f, "for timing only   %s: weights of such a run mean nothing\n", b->run.at.timing);
-    fprintf(f, "step              %.2f ms (median of %lld)\n", 1e3 * b->median, (long long)b->o->steps);
-    fprintf(f, "tokens            %.0f a step in rows of %.0f, %.0f tokens/s, %.1f samples/s\n", b->tokens, b->capacity,
-            b->tokens / b->median, b->samples / b->median);
-    fprintf(f, "matrix products   %.3f GFLOP a step, %.1f GFLOP/s\n", 1e-9 * b->product_flops,
-            1e-9 * b->product_flops / b->median);
-    print_model_flops(b, "model, Megatron", b->megatron);
-    print_model_flops(b, "model, exact", b->formula);
-    fprintf(f, "memory            %.1f MiB planned", (double)b->planned.total / 1048576);
-    if (b->used >= 0) fprintf(f, ", %.1f MiB taken of the device", (double)b->used / 1048576);
-    fputc('\n', f);
-    fprintf(f, "this machine      %.1f GFLOP/s in one large product\n", 1e-9 * b->rate);
-    fprintf(f, "floor             %.2f ms; the step reaches %.1f%% of it\n\n", 1e3 * floor_seconds,
-            100 * floor_seconds / b->median);
-    fprintf(f, "%-24s %9s %7s %7s %10s %10s\n", "launch", "ms", "share", "calls", "GFLOP/s", "GB/s");
-    for (int i = 0; i < b->n_times; i++) {
-        const st_op_time *t = &b->times[i];
-        if (t->calls == 0) continue;
-        fprintf(f, "%-24s %9.3f %6.1f%% %7lld %10.1f %10.2f\n", t->name, 1e3 * t->seconds,
-                100 * t->seconds / b->profiled, (long long)t->calls, 1e-9 * t->flops / t->seconds,
-                1e-9 * t->bytes / t->seconds);
+    if (!b->o->kernel) return ST_OK;
+    ST_TRY(st_model_plan(b->run.model, e));
+    for (int i = 0; (name = st_model_launch(b->run.model, i)) != NULL; i++) {
+        if (!strcmp(name, b->o->kernel)) return ST_OK;
+        if (at < sizeof names) at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", name);
     }
-}
-
-static void print_json(const bench *b)
-{
-    double floor_seconds = b->product_flops / b->rate;
-    FILE *f = b->o->out;
-
-    fputs("{\"timing_only\": ", f);
-    json_t *timing = b->run.at.timing ? json_string(b->run.at.timing) : json_null();
-    json_dumpf(timing, f, JSON_ENCODE_ANY);
-    json_decref(timing);
-    fprintf(f,
-            ", \"seconds_per_step\": %.9g, \"tokens_per_step\": %.9g, \"samples_per_step\": %.9g, "
-            "\"tokens_per_second\": %.9g, ",
-            b->median, b->tokens, b->samples, b->tokens / b->median);
-    fprintf(f,
-            "\"megatron_flops\": %.9g, \"exact_flops\": %.9g, \"planned_bytes\": %zu, \"taken_bytes\": %lld, ",
-            b->megatron, b->formula, b->planned.total, (long long)b->used);
-    fprintf(f,
-            "\"product_flops\": %.9g, \"product_rate\": %.9g, \"floor_seconds\": %.9g, \"share_of_floor\": %.6g, "
-            "\"launches\": [",
-            b->product_flops, b->rate, floor_seconds, floor_seconds / b->median);
-    for (int i = 0, first = 1; i < b->n_times; i++) {
-        if (b->times[i].calls == 0) continue;
-        fprintf(f, "%s{\"name\": \"%s\", \"seconds\": %.9g, \"calls\": %lld, \"flops\": %.9g, \"bytes\": %.9g}",
-                first ? "" : ", ", b->times[i].name, b->times[i].seconds, (long long)b->times[i].calls,
-                b->times[i].flops, b->times[i].bytes);
-        first = 0;
-    }
-    fprintf(f, "]}\n");
+    st_fail(e, ST_E_CONFIG, "--kernel %s: a step of this spec makes no such launch", b->o->kernel);
+    st_error_hint(e, "it makes %s", names);
+    return ST_E_CONFIG;
 }
 
 static int measure(bench *b, st_error *e)
 {
+    ST_TRY(check_kernel(b, e));
     ST_TRY(st_run_open_model(&b->run, e));
-    b->capacity = (double)st_model_shape(b->run.model)->tokens * b->run.micros;
+    b->f.capacity = (double)st_model_shape(b->run.model)->tokens * b->run.micros;
     ST_TRY(st_model_init(b->run.model, (uint64_t)b->run.config.run.seed, e));
     ST_TRY(timed_steps(b, e));
-    st_model_plan_bytes(b->run.model, &b->planned);
-    b->used = st_model_device_bytes(b->run.model);
-    ST_TRY(st_model_gemm_rate(b->run.model, RATE_SECONDS, &b->rate, e));
+    st_model_plan_bytes(b->run.model, &b->f.planned);
+    b->f.used = st_model_device_bytes(b->run.model);
+    ST_TRY(st_model_gemm_rate(b->run.model, RATE_SECONDS, &b->f.rate, e));
+    ST_TRY(st_model_copy_rate(b->run.model, RATE_SECONDS, &b->f.copy_rate, e));
     ST_TRY(profiled_steps(b, e));
-    qsort((void *)b->times, (size_t)b->n_times, sizeof *b->times, by_seconds);
-    if (b->o->json) print_json(b);
-    else print_text(b);
-    return ST_OK;
+    b->f.choice = st_model_choice(b->run.model);
+    b->f.device = st_model_device(b->run.model);
+    b->f.timing = b->run.at.timing;
+    return b->o->json ? st_bench_print_json(&b->f, b->o, e) : st_bench_print_text(&b->f, b->o);
 }
 
 int st_bench(st_base *base, const st_bench_options *o, st_diags *d)

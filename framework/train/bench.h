@@ -10,11 +10,12 @@ typedef struct st_bench_options {
     st_registry *registry;
     int64_t warmup, steps;
     int32_t json;
+    const char *kernel; /* name of the one launch that is told, place by place; NULL: all, by name */
     double peak; /* FLOP/s that the device is sold with, for shares of it; 0: not asked */
     FILE *out;
 } st_bench_options;
 /* Nothing is written to disk. Medians over `steps` steps after `warmup`; a second pass with a clock around every launch
  * gives the breakdown. Floor: matrix-product FLOPs of the step (attention and the loss included) over the rate of a
- * large product. */
+ * large product; of a launch what its bytes need at the rate of a copy, or its FLOPs at that of the product. */
 int st_bench(st_base *, const st_bench_options *, st_diags *);
 #endif

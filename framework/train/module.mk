@@ -2,6 +2,8 @@
 framework_libstrata_la_SOURCES += \
   framework/train/bad_samples.c \
   framework/train/bench.c \
+  framework/train/bench_figures.h \
+  framework/train/bench_print.c \
   framework/train/bench.h \
   framework/train/config.c \
   framework/train/evaluate.c \

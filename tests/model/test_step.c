@@ -457,10 +457,55 @@ static void a_profile_marks_products(void **state)
     gradients(f, &row, 1);
     n = st_model_times(f->model, &t);
     for (int i = 0; i < n; i++) {
-        for (size_t k = 0; k < ST_COUNT(products); k++) right += !strcmp(t[i].name, products[k]) && t[i].product;
-        for (size_t k = 0; k < ST_COUNT(others); k++) right += !strcmp(t[i].name, others[k]) && !t[i].product;
+        for (size_t k = 0; k < ST_COUNT(products); k++)
+            if (!strcmp(t[i].name, products[k])) right |= t[i].product ? 1 << k : 1 << 30;
+        for (size_t k = 0; k < ST_COUNT(others); k++)
+            if (!strcmp(t[i].name, others[k])) right |= t[i].product ? 1 << 30 : 1 << (ST_COUNT(products) + k);
     }
-    assert_int_equal(right, ST_COUNT(products) + ST_COUNT(others));
+    assert_int_equal(right, (1 << (ST_COUNT(products) + ST_COUNT(others))) - 1);
+    fixture_close(f);
+}
+
+/* The k-th launch of a name that a layer makes in a pass is one place, however many passes there are. */
+static void a_profile_tells_places(void **state)
+{
+    fixture *f = fixture_open(TEXT_MODEL TEXT_BATCH, 1);
+    st_packed_row *row = make_row(f, packed, 0, 5, 0);
+    const st_op_time *t;
+    int n, rules = 0, products = 0;
+
+    st_model_profile(f->model, 1);
+    for (int i = 0; i < 3; i++) gradients(f, &row, 1);
+    n = st_model_times(f->model, &t);
+    for (int i = 0; i < n; i++) {
+        int lowest = !strcmp(t[i].path, "layers.0");
+        assert_true(t[i].bytes > 0);
+        assert_int_equal(t[i].calls, 3);
+        rules += lowest && t[i].symbol == 'G' && !strcmp(t[i].name, "gdn_rule");
+        products += lowest && t[i].symbol == 'G' && !strcmp(t[i].name, "linear");
+    }
+    assert_int_equal(rules, 1);
+    assert_int_equal(products, 2);
+    fixture_close(f);
+}
+
+/* What a step launches is known from its plan, each name once. */
+static void a_plan_knows_the_launches(void **state)
+{
+    fixture *f = fixture_open(TEXT_MODEL TEXT_BATCH, 1);
+    st_packed_row *row = make_row(f, packed, 0, 5, 0);
+    const st_op_time *t;
+    int n, names = 0;
+
+    while (st_model_launch(f->model, names)) names++;
+    st_model_profile(f->model, 1);
+    gradients(f, &row, 1);
+    n = st_model_times(f->model, &t);
+    for (int i = 0; i < n; i++) {
+        int found = 0;
+        for (int k = 0; k < names; k++) found += !strcmp(st_model_launch(f->model, k), t[i].name);
+        assert_int_equal(found, 1);
+    }
     fixture_close(f);
 }
 
@@ -486,6 +531,8 @@ int main(void)
         cmocka_unit_test(states_round_trip),
         cmocka_unit_test(a_backend_without_devices_is_not_opened),
         cmocka_unit_test(a_profile_marks_products),
+        cmocka_unit_test(a_profile_tells_places),
+        cmocka_unit_test(a_plan_knows_the_launches),
     };
     return cmocka_run_group_tests_name("step", tests, NULL, NULL);
 }
