@@ -14,6 +14,8 @@ strata_SOURCES = \
   framework/cli/new.c \
   framework/cli/parity.c \
   framework/cli/plan.c \
+  framework/cli/plan_trade.c \
+  framework/cli/plan_trade.h \
   framework/cli/plugins.c \
   framework/cli/selftest.c \
   framework/cli/spec.c \

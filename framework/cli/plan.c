@@ -2,6 +2,7 @@
 /* cli/plan.c - `strata plan`: what a run would take, by the real code with counting memory. No data are opened, no
  * weights are made, so it runs where the run itself could not. */
 #include "cli/commands.h"
+#include "cli/plan_trade.h"
 #include "cli/summary.h"
 #include "config.h"
 #include "train/train.h"
@@ -44,6 +45,8 @@ typedef struct planned {
     st_row_stats row;
     st_plan_bytes bytes;
     st_process_plan process; /* without data */
+    const st_trade *trades;  /* of a plan alone */
+    int n_trades;
 } planned;
 typedef struct plans {
     planned of[PLANS];
@@ -108,7 +111,7 @@ static void pass_over_data(st_spec *spec)
     }
 }
 
-static int build(st_cli *cli, st_spec *spec, st_registry *registry, int32_t ranks, planned *p)
+static int build(st_cli *cli, st_spec *spec, st_registry *registry, int32_t ranks, bool alone, planned *p)
 {
     st_train_config config;
     st_error e = {0};
@@ -118,7 +121,9 @@ static int build(st_cli *cli, st_spec *spec, st_registry *registry, int32_t rank
     pass_over_data(spec);
     int unused = st_spec_check_unused(spec, cli->diags);
     if (rc == ST_OK) rc = built != ST_OK ? built : unused;
-    if (rc == ST_OK && (rc = plan(p, spec, cli->arena, &e)) != ST_OK) st_diags_add(cli->diags, &e, NULL, false);
+    if (rc == ST_OK) rc = plan(p, spec, cli->arena, &e);
+    if (rc == ST_OK && alone && (p->n_trades = st_model_trades(p->model, &p->trades, &e)) < 0) rc = p->n_trades;
+    if (e.code) st_diags_add(cli->diags, &e, NULL, false);
     return rc;
 }
 
@@ -292,6 +297,7 @@ static void print_text(const plans *all, const char *path, FILE *out)
     print_memory(all, out);
     print_flops(all, out);
     print_traffic(all, out);
+    if (p->n_trades) cli_print_trade(p->trades, p->n_trades, out);
 }
 
 /* ---- JSON ---- */
@@ -373,8 +379,12 @@ static int print_json(const plans *all, const char *path, FILE *out)
     json_t *list = json_array(), *top;
     int bad;
 
-    for (int i = 0; i < all->n; i++)
-        if (json_array_append_new(list, json_plan(&all->of[i], path))) break;
+    for (int i = 0; i < all->n; i++) {
+        const planned *p = &all->of[i];
+        json_t *plan = json_plan(p, path);
+        if (p->n_trades) json_object_set_new(plan, "recompute", cli_json_trade(p->trades, p->n_trades));
+        if (json_array_append_new(list, plan)) break;
+    }
     bad = json_array_size(list) != (size_t)all->n;
     top = all->n == 1 ? json_incref(json_array_get(list, 0)) : json_pack("{s:O}", "plans", list);
     bad = bad || !top || json_dumpf(top, out, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
@@ -396,7 +406,7 @@ static int run(st_cli *cli, const char *name, const int32_t *ranks, int n, bool 
 
     if (rc == ST_OK) rc = cli_load(cli, name, &spec, &registry);
     while (rc == ST_OK && all.n < n) {
-        rc = build(cli, spec, registry, ranks[all.n], &all.of[all.n]);
+        rc = build(cli, spec, registry, ranks[all.n], n == 1, &all.of[all.n]);
         all.n++;
     }
     if (rc == ST_OK && json) rc = print_json(&all, st_spec_path(spec), cli->out);

@@ -147,6 +147,15 @@ double st_model_gemm_flops(const st_model *);     /* of these, matrix products  
  * need not say theirs. */
 typedef struct st_layer_cost { double megatron, formula, counted; } st_layer_cost;
 int st_model_costs(st_model *, const st_row_stats *, st_layer_cost *out, st_error *);
+/* What a choice of [recompute] keeps for backward, and all that it launches in a step of one row; found by planning again with
+ * it, of a model that is planned and not open. In order: nothing computed again, all layers, those of each symbol, each
+ * slot that can be dropped, all of these; then the spec's own choice, if it is another. */
+typedef struct st_trade {
+    const char *full, *drop;       /* as the keys take them; drop NULL: nothing                               */
+    int32_t own;                   /* 1: the spec's own                                                       */
+    size_t kept, scratch; double flops; int64_t launches;
+} st_trade;
+int st_model_trades(st_model *, const st_trade **, st_error *); /* -> how many, or a negative code */
 /* What a rank sends in a step by collectives of one kind over one group of more than one rank, in bytes as a ring sends
  * them: (n - 1)/n of what is gathered or scattered, twice that for an all-reduce. Counted by planning where they are
  * called; an exchange counts its whole blocks. */

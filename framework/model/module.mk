@@ -32,4 +32,5 @@ framework_libstrata_la_SOURCES += \
   framework/model/step_api.c \
   framework/model/units.c \
   framework/model/timer.c \
+  framework/model/trade.c \
   framework/model/weights.c

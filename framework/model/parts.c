@@ -342,12 +342,17 @@ static int each_word(st_model *m, const char *list, int (*fn)(st_model *, const 
     return first;
 }
 
-int model_bind_recompute(st_model *m, st_diags *d)
+int model_set_recompute(st_model *m, const recompute_keys *k, st_diags *d)
 {
-    int rc = each_word(m, m->recompute.full, bind_full, d);
-    int rc2 = each_word(m, m->recompute.drop, bind_drop, d);
+    int rc, rc2;
+
+    for (int32_t i = 0; i < m->n_parts; i++) m->parts[i]->full = 0, m->parts[i]->drop = 0;
+    rc = each_word(m, k->full, bind_full, d);
+    rc2 = each_word(m, k->drop, bind_drop, d);
     return rc != ST_OK ? rc : rc2;
 }
+
+int model_bind_recompute(st_model *m, st_diags *d) { return model_set_recompute(m, &m->recompute, d); }
 
 /* A section that binds a symbol nobody uses is a mistake in the pattern or in the section. */
 int model_check_symbols(st_model *m, st_diags *d)

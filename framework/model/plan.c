@@ -22,11 +22,20 @@ static int plan_pass(st_model *m, int pass, int mode)
         model_finish_step(m);
         model_update(m);
     }
-    if (m->keep.high > m->peak_keep) m->peak_keep = m->keep.high;
-    if (m->scratch.high > m->peak_scratch) m->peak_scratch = m->scratch.high;
     m->traffic_now = NULL;
     m->run.planning = PLAN_NO;
+    if (pass == PLAN_TRIAL) return m->run.s.status;
+    if (m->keep.high > m->peak_keep) m->peak_keep = m->keep.high;
+    if (m->scratch.high > m->peak_scratch) m->peak_scratch = m->scratch.high;
     return m->run.s.status;
+}
+
+int model_plan_trial(st_model *m, st_error *e)
+{
+    m->trial_flops = 0;
+    m->trial_launches = 0;
+    plan_pass(m, PLAN_TRIAL, ST_TRAIN);
+    return model_end(m, e);
 }
 
 /* Masters are listed first, as parameters have them; then what the optimizer keeps for each. */

@@ -140,7 +140,7 @@ typedef struct context {           /* who is running; saved on entry of a nested
     uint32_t drop;
 } context;
 
-enum { PLAN_NO = 0, PLAN_COUNT, PLAN_PEAKS };
+enum { PLAN_NO = 0, PLAN_COUNT, PLAN_PEAKS, PLAN_TRIAL /* of a setting that is not the spec's */ };
 enum { MODEL_CALLS = ST_ALL_TO_ALL + 2 }; /* collectives by number, then st_exchange */
 typedef struct model_traffic { int64_t calls; double bytes; } model_traffic;
 typedef struct model_run {         /* the step that runs */
@@ -228,6 +228,7 @@ struct st_model {
     int32_t planned, allocated, opened;
 
     double flops, gemm_flops; int32_t counting;
+    double trial_flops; int64_t trial_launches; /* of a PLAN_TRIAL, all that is launched                          */
     model_traffic traffic[2][ST_G_COUNT][MODEL_CALLS]; /* of a row, and of the end of a step                     */
     model_traffic (*traffic_now)[MODEL_CALLS];         /* what planning adds to; NULL: it does not count         */
     const char **launches; int32_t n_launches, cap_launches; /* names that planning met                          */
@@ -249,6 +250,7 @@ int model_add_stack(st_model *, model_part *owner, const st_stack_def *, const c
                     model_stack **, st_diags *);
 int model_check_pattern(st_model *, st_diags *);
 int model_bind_recompute(st_model *, st_diags *);
+int model_set_recompute(st_model *, const recompute_keys *, st_diags *); /* instead of what was set */
 int model_check_symbols(st_model *, st_diags *);
 void model_look_at_symbols(st_model *, const char *const *sections, int n, st_diags *);
 int model_make_layers(st_model *);
@@ -389,5 +391,6 @@ int model_read_cells(st_model *, size_t at, int64_t n, double *out, st_error *);
 int model_write_cells(st_model *, size_t at, int64_t n, const double *in, st_error *);
 int model_norm(st_model *, double *norm, int32_t *finite, st_error *);
 int model_fault(st_model *, char out[256], st_error *); /* 1: a kernel raised one */
+int model_plan_trial(st_model *, st_error *); /* a step as parts are set now: peaks of the arenas, work */
 int model_find_bad(st_model *, const st_packed_row *const *, int32_t micros, double loss, char out[256], st_error *);
 #endif

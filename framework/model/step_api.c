@@ -85,6 +85,7 @@ static void queue_count(const st_queue *q, double flops, double bytes)
     model_run *r = ((const run_queue *)(const void *)q)->run;
     st_model *m = r->m;
 
+    m->trial_flops += flops;
     if (m->counting && !r->now.muted) {
         m->flops += flops;
         (r->now.part ? r->now.part : m->host)->flops += flops;
@@ -120,6 +121,7 @@ static int api_begin(st_step *s, const char *name)
     r->op_open = 0;
     if (r->planning) {
         model_note_launch(r->m, name);
+        r->m->trial_launches++;
         return 0;
     }
     return !r->m->profile || model_timer_begin(r->m, name) == ST_OK;
