@@ -127,7 +127,8 @@ int model_layout(st_model *m)
     ST_TRY(place_weights(m));
     place_cells(m);
     place_rows(m);
-    m->staging.bytes = m->row_bytes > MODEL_STAGING ? m->row_bytes : MODEL_STAGING;
+    model_ahead_layout(m);
+    m->staging.bytes = m->row_bytes > MODEL_STAGING && !m->ahead.pinned.bytes ? m->row_bytes : MODEL_STAGING;
     for (size_t i = 0; i < ST_COUNT(all); i++) all[i]->base = (char *)((uintptr_t)(i + 1) << 44);
     m->keep = (bump){(char *)((uintptr_t)6 << 44), 0, 0, (size_t)1 << 44, "kept tensors"};
     m->scratch = (bump){(char *)((uintptr_t)7 << 44), 0, 0, (size_t)1 << 44, "scratch"};
@@ -165,6 +166,10 @@ int model_alloc(st_model *m, st_error *e)
     ST_TRY(take(m, &m->row_block, ST_MEM_DEVICE, "packed rows", e));
     ST_TRY(take(m, &m->cell_block, ST_MEM_DEVICE, "scalars", e));
     ST_TRY(take(m, &m->staging, ST_MEM_PINNED, "staging", e));
+    if (m->ahead.pinned.bytes) {
+        ST_TRY(take(m, &m->ahead.pinned, ST_MEM_PINNED, "rows on their way", e));
+        ST_TRY(take(m, &m->ahead.landing, ST_MEM_DEVICE, "rows on their way", e));
+    }
     ST_TRY(take(m, &keep, ST_MEM_DEVICE, "activations", e));
     m->keep = (bump){keep.base, 0, 0, m->peak_keep, "kept tensors"};
     ST_TRY(take(m, &scratch, ST_MEM_DEVICE, "scratch", e));
@@ -175,7 +180,8 @@ int model_alloc(st_model *m, st_error *e)
 
 void model_free(st_model *m)
 {
-    mem_block *all[] = {&m->weight_block, &m->grad_block, &m->state_block, &m->row_block, &m->cell_block, &m->staging};
+    mem_block *all[] = {&m->weight_block, &m->grad_block, &m->state_block,   &m->row_block,
+                        &m->cell_block,   &m->staging,    &m->ahead.pinned, &m->ahead.landing};
 
     st_groups_close(m->groups_open);
     m->groups_open = NULL;

@@ -106,6 +106,11 @@ typedef struct st_step_result {
  * none. */
 int st_model_step(st_model *, const st_packed_row *const *rows, int32_t micros, const st_schedule *, double clip,
                   st_step_result *, st_error *);
+/* Called once in every st_model_step when all of its passes are enqueued, on a device with memory of its own: returns the row
+ * that the next step begins with (NULL: none), which is copied while this step computes. It stays as it is until then. */
+typedef const st_packed_row *(*st_next_row_fn)(void *ctx);
+void st_model_ahead(st_model *, st_next_row_fn, void *ctx); /* of a planned model */
+bool st_model_goes_ahead(const st_model *);                 /* is it such a device */
 /* As above without norm, clipping or update: gradients stay for st_model_read. */
 int st_model_gradients(st_model *, const st_packed_row *const *rows, int32_t micros, st_step_result *, st_error *);
 /* The two halves of a step by hand: gradients from outside (a weight not written keeps what it had), then norm,

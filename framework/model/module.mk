@@ -2,6 +2,7 @@
 framework_libstrata_la_SOURCES += \
   framework/model/model.h \
   framework/model/private.h \
+  framework/model/ahead.c \
   framework/model/build.c \
   framework/model/choose.c \
   framework/model/collective.c \

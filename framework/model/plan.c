@@ -89,8 +89,8 @@ void st_model_plan_bytes(const st_model *m, st_plan_bytes *p)
                          .optimizer = m->state_block.bytes,
                          .kept = m->peak_keep,
                          .scratch = m->peak_scratch,
-                         .rows = m->row_block.bytes + m->cell_block.bytes,
-                         .staging = m->staging.bytes,
+                         .rows = m->row_block.bytes + m->cell_block.bytes + m->ahead.landing.bytes,
+                         .staging = m->staging.bytes + m->ahead.pinned.bytes,
                          .workspace = m->facts.lane_workspace * ST_LANES};
     p->total = p->weights + p->gradients + p->optimizer + p->kept + p->scratch + p->rows + p->staging +
                p->workspace;

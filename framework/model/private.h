@@ -12,7 +12,8 @@
 #include <strata/position.h>
 
 #define MODEL_ALIGN ((size_t)256)
-#define MODEL_STAGING ((size_t)1 << 20) /* bytes of one host copy; the block itself holds a packed row too */
+#define MODEL_AHEAD 2                  /* rows on their way to the device */
+#define MODEL_STAGING ((size_t)1 << 20) /* bytes of one host copy; the block itself may hold a packed row too */
 #define MODEL_SLOTS 32
 #define MODEL_HEADS 16            /* sections [head.NAME] with the one for the pattern's depths */
 #define MODEL_DEPTHS (1 + ST_PATTERN_DEPTHS)          /* the trunk, then mtp depths */
@@ -163,6 +164,13 @@ typedef struct model_graph {
     int32_t loss_cell[MODEL_DEPTHS];
 } model_graph;
 
+typedef struct row_way { const st_packed_row *row; st_event *landed, *taken; } row_way; /* row: waits there; NULL: none */
+typedef struct row_ahead {
+    mem_block pinned, landing;     /* a row for each way; 0 bytes: rows are written where they belong            */
+    row_way way[MODEL_AHEAD]; int32_t next;
+    st_next_row_fn next_row; void *ctx;
+} row_ahead;
+
 typedef struct run_queue { st_queue q; model_run *run; } run_queue; /* q first: the backend's callbacks get it */
 
 /* ---- the model ---- */
@@ -214,6 +222,7 @@ struct st_model {
     size_t media_payload_at, media_meta_at;
     size_t row_at[16], tile_at[8];
     st_row row; st_media_batch batch;
+    row_ahead ahead;
 
     model_run run;
     run_queue queues[ST_LANES];
@@ -376,6 +385,13 @@ int model_stack_bwd_api(st_step *, int32_t id, const st_view *, const st_tensor 
 void model_row_layout(st_model *, size_t *at);
 void model_row_tensors(st_model *);
 int model_row_upload(st_model *, const st_packed_row *, st_error *);
+int model_row_fill(const st_model *, const st_packed_row *, char *to, st_error *); /* as it lies on the device */
+
+/* ahead.c */
+void model_ahead_layout(st_model *);
+int model_row_ahead(st_model *, const st_packed_row *, st_error *);  /* sends it; the main lane computes on */
+int model_row_arrive(st_model *, const st_packed_row *, st_error *); /* sends it if it was not; passes then see it */
+int model_ask_ahead(st_model *, st_error *); /* the step is enqueued: sends what the next begins with */
 
 /* step.c, guard.c, plan.c */
 void model_start(st_model *);                      /* a public call begins: no error, no status */

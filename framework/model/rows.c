@@ -108,11 +108,10 @@ static int check_shape(const st_model *m, const st_row_shape *r, st_error *e)
                           r->sequences, s->tokens, s->sequences);
 }
 
-int model_row_upload(st_model *m, const st_packed_row *p, st_error *e)
+int model_row_fill(const st_model *m, const st_packed_row *p, char *to, st_error *e)
 {
     const void *from[R_COUNT] = {p->ids, p->labels,   p->trained, p->media,     p->order, p->real,
                                  p->pos, p->segments, p->to_time, p->from_time, p->spans};
-    char *to = m->staging.base;
     size_t bytes[R_COUNT];
 
     ST_TRY(check_shape(m, &p->shape, e));
@@ -124,6 +123,15 @@ int model_row_upload(st_model *m, const st_packed_row *p, st_error *e)
         memcpy(to + m->media_payload_at, p->payload, (size_t)m->shape.caps.payload);
         memcpy(to + m->media_meta_at, p->meta, 4 * (size_t)m->shape.caps.meta);
     }
+    return ST_OK;
+}
+
+int model_row_upload(st_model *m, const st_packed_row *p, st_error *e)
+{
+    char *to = m->staging.base;
+
+    if (m->ahead.pinned.bytes) return model_row_arrive(m, p, e);
+    ST_TRY(model_row_fill(m, p, to, e));
     if (m->be.copy(m->run.s.q, m->row_block.base, to, m->row_bytes) != ST_OK)
         return st_fail(e, ST_E_DEVICE, "a packed row was not copied to the device");
     return m->be.sync(m->device, e);

@@ -276,6 +276,7 @@ static int run_micros(st_model *m, const st_packed_row *const *rows, int32_t mic
     for (int32_t i = 0; i < micros && m->run.s.status == ST_OK; i++) {
         ST_TRY(model_row_upload(m, rows[i], e));
         model_pass(m, i, micros);
+        if (i + 1 < micros && m->run.s.status == ST_OK) ST_TRY(model_row_ahead(m, rows[i + 1], e));
     }
     model_sum_gradients(m);
     return model_end(m, e);
@@ -401,6 +402,7 @@ int st_model_step(st_model *m, const st_packed_row *const *rows, int32_t micros,
 {
     ST_TRY(run_micros(m, rows, micros, at->step, out, e));
     model_sums(m);
+    ST_TRY(model_ask_ahead(m, e));
     ST_TRY(model_end(m, e));
     ST_TRY(read_results(m, out, e));
     ST_TRY(judge(m, rows, micros, out, e));

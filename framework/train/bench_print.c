@@ -26,8 +26,8 @@ static void print_step(const st_bench_figures *f, const st_bench_options *o)
     FILE *out = o->out;
 
     fprintf(out, "step              %.2f ms (median of %lld)\n", 1e3 * f->median, (long long)o->steps);
-    fprintf(out, "tokens            %.0f a step in rows of %.0f, %.0f tokens/s, %.1f samples/s\n", f->tokens, f->capacity,
-            f->tokens / f->median, f->samples / f->median);
+    fprintf(out, "tokens            %.0f a step in rows of %.0f, %.0f tokens/s, %.1f samples/s\n", f->tokens,
+            f->capacity, f->tokens / f->median, f->samples / f->median);
     fprintf(out, "matrix products   %.3f GFLOP a step, %.1f GFLOP/s\n", 1e-9 * f->product_flops,
             1e-9 * f->product_flops / f->median);
     print_model_flops(f, o, "model, Megatron", f->megatron);
@@ -115,7 +115,8 @@ int st_bench_print_json(const st_bench_figures *f, const st_bench_options *o, st
     json_t *list = json_array();
     json_t *top = json_pack("{s:s?}", "timing_only", f->timing);
 
-    for (int i = 0; i < f->n_launches; i++) json_array_append_new(list, json_launch(&f->launches[i], o->kernel != NULL));
+    for (int i = 0; i < f->n_launches; i++)
+        json_array_append_new(list, json_launch(&f->launches[i], o->kernel != NULL));
     if (o->kernel) json_object_set_new(top, "kernel", json_string(o->kernel));
     else json_object_update_new(top, json_step(f));
     json_object_update_new(top, json_pack("{s:f, s:f, s:o}", "product_rate", f->rate, "copy_rate", f->copy_rate,

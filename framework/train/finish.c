@@ -13,7 +13,8 @@ int st_run_save(st_run *r, st_error *e)
     if (r->saved_step == r->at.step) return ST_OK;
     dir = st_checkpoint_path(r->output, r->at.step, r->arena);
     if (!dir) return st_fail(e, ST_E_NOMEM, "no memory for a path");
-    st_loader_save(r->train, &r->at.train);
+    if (r->ahead.filled) r->at.train = r->ahead.before;
+    else st_loader_save(r->train, &r->at.train);
     ST_TRY(st_checkpoint_save(dir, r->model, &r->texts, &r->at, e));
     r->saved_step = r->at.step;
     st_log_write(r->base->log, 4, "train", "saved %s", dir);

@@ -43,15 +43,48 @@ static int judge_step(st_run *r, const st_step_result *s, st_error *e)
     return ST_E_FAULT;
 }
 
+/* ---- rows: those of the next step are filled while this one computes, on a device of its own ---- */
+
+/* Asked by the model in the middle of a step. A mistake is told when its step comes. */
+static const st_packed_row *fill_ahead(void *ctx)
+{
+    st_run *r = ctx;
+    struct st_ahead *a = &r->ahead;
+    int end;
+
+    if (r->at.step + 2 > r->config.run.steps || st_stop_asked(&r->stop)) return NULL;
+    st_loader_save(r->train, &a->before);
+    a->rc = st_loader_next(r->train, a->rows, r->micros, (int32_t)r->config.batch.samples, &end, &a->error);
+    a->filled = 1;
+    return a->rc == ST_OK ? a->rows[0] : NULL;
+}
+
+static int next_rows(st_run *r, st_error *e)
+{
+    struct st_ahead *a = &r->ahead;
+    st_packed_row **filled = a->rows;
+    int end;
+
+    if (!a->filled)
+        return st_loader_next(r->train, r->rows, r->micros, (int32_t)r->config.batch.samples, &end, e);
+    a->filled = 0;
+    if (a->rc != ST_OK) {
+        *e = a->error;
+        return a->rc;
+    }
+    a->rows = r->rows;
+    r->rows = filled;
+    return ST_OK;
+}
+
 static int one_step(st_run *r, st_error *e)
 {
     st_schedule schedule = {.size = sizeof schedule, .step = r->at.step + 1, .lr_scale = 1};
     st_step_result s = {0};
     double start = st_clock();
-    int end;
 
     schedule.lr = st_learning_rate(&r->config.schedule, schedule.step, r->config.run.steps);
-    ST_TRY(st_loader_next(r->train, r->rows, r->micros, (int32_t)r->config.batch.samples, &end, e));
+    ST_TRY(next_rows(r, e));
     ST_TRY(st_model_step(r->model, (const st_packed_row *const *)r->rows, r->micros, &schedule, r->config.clip.clip, &s,
                          e));
     r->at.step++;
@@ -76,6 +109,7 @@ static int run_steps(st_run *r, st_error *e)
 {
     const st_checkpoint_keys *k = &r->config.checkpoint;
 
+    if (r->ahead.rows) st_model_ahead(r->model, fill_ahead, r);
     ST_TRY(evaluate_if_due(r, e)); /* of the step that a resume begins at */
     while (!is_last(r) && !st_stop_asked(&r->stop)) {
         ST_TRY(one_step(r, e));

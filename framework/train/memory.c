@@ -10,11 +10,12 @@ size_t st_process_bytes(const st_process_plan *p) { return p->arenas + p->rows +
 void st_process_plan_model(const st_model *m, int valid, st_process_plan *out)
 {
     st_plan_bytes plan;
+    int steps = st_model_goes_ahead(m) ? 2 : 1; /* of which rows are packed at once */
 
     st_model_plan_bytes(m, &plan);
     *out = (st_process_plan){
         .arenas = plan.total,
-        .rows = st_row_bytes(st_model_shape(m)) * (size_t)(st_model_micros(m) + (valid != 0)),
+        .rows = st_row_bytes(st_model_shape(m)) * (size_t)(steps * st_model_micros(m) + (valid != 0)),
     };
 }
 

@@ -13,6 +13,11 @@ typedef struct st_run {
     st_model *model;
     st_loader *train, *valid;      /* valid NULL: the spec has none                                          */
     st_packed_row **rows;          /* [micros] of one step                                                   */
+    struct st_ahead {
+        st_packed_row **rows;      /* of the next step, filled while this one computes; NULL: not on this device */
+        st_loader_state before;    /* where the loader was before them                                       */
+        int32_t filled, rc; st_error error;
+    } ahead;
     st_packed_row *valid_row;
     int32_t micros;
     const char *output;            /* folder of the run                                                      */

@@ -15,6 +15,11 @@ static int make_rows(st_run *r, st_error *e)
     r->rows = ST_NEW_N(r->arena, st_packed_row *, r->micros);
     if (!r->rows) return st_fail(e, ST_E_NOMEM, "no memory for %d rows", r->micros);
     for (int32_t i = 0; i < r->micros; i++) ST_TRY(st_row_create(r->arena, shape, &r->rows[i], e));
+    if (st_model_goes_ahead(r->model)) {
+        r->ahead.rows = ST_NEW_N(r->arena, st_packed_row *, r->micros);
+        if (!r->ahead.rows) return st_fail(e, ST_E_NOMEM, "no memory for %d rows", r->micros);
+        for (int32_t i = 0; i < r->micros; i++) ST_TRY(st_row_create(r->arena, shape, &r->ahead.rows[i], e));
+    }
     return r->valid ? st_row_create(r->arena, shape, &r->valid_row, e) : ST_OK;
 }
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-model_tests = tests/model/test_build tests/model/test_experts tests/model/test_family tests/model/test_groups tests/model/test_images tests/model/test_older \
+model_tests = tests/model/test_ahead tests/model/test_build tests/model/test_experts tests/model/test_family tests/model/test_groups tests/model/test_images tests/model/test_older \
   tests/model/test_shares tests/model/test_step tests/model/test_wrong
 model_fixture = tests/model/fixture.c tests/model/fixture.h
 if HAVE_CMOCKA
 check_PROGRAMS += $(model_tests)
 TESTS += $(model_tests)
+tests_model_test_ahead_SOURCES = tests/model/test_ahead.c $(model_fixture)
+tests_model_test_ahead_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_model_test_ahead_LDADD = $(TEST_LIBS)
 tests_model_test_build_SOURCES = tests/model/test_build.c $(model_fixture)
 tests_model_test_build_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_model_test_build_LDADD = $(TEST_LIBS)
