@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gated_delta_net/rule_prepare_cuda.cu - what a chunk's keys, queries and gates decide before any state is known: A, P
- * and the factors of rows. A block is one chunk and key head; K K^T and Q K^T serve all value heads of the group. */
+ * and the factors of rows, in f32. A block is one chunk and key head; K K^T and Q K^T serve all value heads of the
+ * group. */
 #include "rule_cuda.h"
 
 enum { THREADS = 128, LD = CHUNK + 1 };
 
-template <typename T, int DK> struct prepare_shared {
-    T k[CHUNK * padded_row<T>(DK)], q[CHUNK * padded_row<T>(DK)];
+template <int DK> struct prepare_shared {
+    float k[CHUNK * padded_row<float>(DK)], q[CHUNK * padded_row<float>(DK)];
     float keys[CHUNK * LD];   /* K K^T of normed keys, below the diagonal           */
     float square[CHUNK * LD]; /* the inverse, then P                                */
     double sums[CHUNK];
@@ -14,10 +15,10 @@ template <typename T, int DK> struct prepare_shared {
 };
 
 /* 1 / norm of every row of k and q, times key_dim^-1/2 for q; a thread has one row. */
-template <typename T, int DK> DEVICE void scales(prepare_shared<T, DK> *s, const rule_launch &l, int64_t at)
+template <int DK> DEVICE void scales(prepare_shared<DK> *s, const rule_launch &l, int64_t at)
 {
-    const int row = threadIdx.x % CHUNK, of_q = threadIdx.x / CHUNK, ld = padded_row<T>(DK);
-    const T *from = (of_q ? s->q : s->k) + row * ld;
+    const int row = threadIdx.x % CHUNK, of_q = threadIdx.x / CHUNK, ld = padded_row<float>(DK);
+    const float *from = (of_q ? s->q : s->k) + row * ld;
     float squares = 0;
     for (int c = 0; c < DK; c += 2) {
         const float2 x = get2(from + c);
@@ -84,8 +85,7 @@ DEVICE void invert(float *inverse, const float *keys, const float *beta)
 }
 
 /* The lower triangle of `square` to memory, transposed or not; with sums: times D and column's beta. */
-template <typename T>
-DEVICE void write_square(T *to, const float *square, const double *sums, const float *beta, int transposed)
+DEVICE void write_square(float *to, const float *square, const double *sums, const float *beta, int transposed)
 {
     for (int at = 2 * threadIdx.x; at < MATRIX; at += 2 * THREADS) {
         float v[2];
@@ -99,8 +99,8 @@ DEVICE void write_square(T *to, const float *square, const double *sums, const f
 }
 
 /* One value head: gates, A, P. products: Q K^T of this warp's 16 rows, scaled. */
-template <typename T, int DK>
-DEVICE void prepare_head(prepare_shared<T, DK> *s, const rule_launch &l, const chunk_place &p, int64_t tile, int head,
+template <int DK>
+DEVICE void prepare_head(prepare_shared<DK> *s, const rule_launch &l, const chunk_place &p, int64_t tile, int head,
                          const fragments<1, CHUNK / 8> &products)
 {
     const int64_t at = tile * l.a.value_heads + head, gate = p.begin * l.a.gate_stride + head;
@@ -112,7 +112,7 @@ DEVICE void prepare_head(prepare_shared<T, DK> *s, const rule_launch &l, const c
     if (threadIdx.x < CHUNK) l.decay[at * CHUNK + row] = expf((float)s->sums[row]);
     else l.rest[at * CHUNK + row] = expf((float)(s->sums[CHUNK - 1] - s->sums[row]));
     invert(s->square, s->keys, s->beta);
-    write_square((T *)l.solve + at * MATRIX, s->square, s->sums, s->beta, l.backward);
+    write_square((float *)l.solve + at * MATRIX, s->square, s->sums, s->beta, l.backward);
     __syncthreads();
     if (!l.a.out && !l.backward) return;
 #pragma unroll
@@ -123,21 +123,21 @@ DEVICE void prepare_head(prepare_shared<T, DK> *s, const rule_launch &l, const c
             s->square[r * LD + c] = r < c ? 0 : products.v[0][n][i] * decay_between(s->sums, r, c);
         }
     __syncthreads();
-    write_square((T *)l.mix + at * MATRIX, s->square, (const double *)NULL, s->beta, l.backward);
+    write_square((float *)l.mix + at * MATRIX, s->square, (const double *)NULL, s->beta, l.backward);
     __syncthreads();
 }
 
-template <typename T, int DK> static __global__ void __launch_bounds__(THREADS) prepare(const rule_launch l)
+template <int DK> static __global__ void __launch_bounds__(THREADS) prepare(const rule_launch l)
 {
     extern __shared__ __align__(128) unsigned char shared[];
-    prepare_shared<T, DK> *s = (prepare_shared<T, DK> *)shared;
+    prepare_shared<DK> *s = (prepare_shared<DK> *)shared;
     const int64_t tile = blockIdx.x;
-    const int head = blockIdx.y, group = l.a.value_heads / l.a.key_heads, ld = padded_row<T>(DK);
+    const int head = blockIdx.y, group = l.a.value_heads / l.a.key_heads, ld = padded_row<float>(DK);
     const chunk_place p = place_of(l.a.row, tile);
     if (p.length <= 0) return;
     const int64_t at = p.begin * l.a.stride + (int64_t)head * l.a.key_dim;
-    load_tile<THREADS, CHUNK, DK>(s->k, (const T *)l.a.k + at, l.a.stride, p.length, l.a.key_dim, l.fast.qk);
-    load_tile<THREADS, CHUNK, DK>(s->q, (const T *)l.a.q + at, l.a.stride, p.length, l.a.key_dim, l.fast.qk);
+    load_tile<THREADS, CHUNK, DK>(s->k, (const float *)l.a.k + at, l.a.stride, p.length, l.a.key_dim, l.fast.qk);
+    load_tile<THREADS, CHUNK, DK>(s->q, (const float *)l.a.q + at, l.a.stride, p.length, l.a.key_dim, l.fast.qk);
     copies_commit();
     copies_wait<0>();
     __syncthreads();
@@ -162,13 +162,13 @@ template <typename T, int DK> static __global__ void __launch_bounds__(THREADS) 
     for (int r = 0; r < group; r++) prepare_head(s, l, p, tile, head * group + r, queries);
 }
 
-template <typename T, int DK> static int run(const st_queue *q, const rule_launch *l)
+template <int DK> static int run(const st_queue *q, const rule_launch *l)
 {
     const dim3 grid((unsigned)l->a.row.n_tiles, (unsigned)l->a.key_heads);
-    return rule_start(q, "gdn_rule_prepare", prepare<T, DK>, grid, THREADS, sizeof(prepare_shared<T, DK>), *l);
+    return rule_start(q, "gdn_rule_prepare", prepare<DK>, grid, THREADS, sizeof(prepare_shared<DK>), *l);
 }
 int gdn_rule_prepare(const st_queue *q, const rule_launch *l)
 {
     if (l->a.dtype == ST_BF16) return gdn_rule_prepare_bf16(q, l);
-    return l->a.key_dim > 64 ? run<float, 128>(q, l) : run<float, 64>(q, l);
+    return l->a.key_dim > 64 ? run<128>(q, l) : run<64>(q, l);
 }
