@@ -24,13 +24,15 @@ must 'every launch says what it does' all_work micro.ini gdn_conv gdn_gate gdn_r
     gdn_rule_bwd gdn_norm_bwd rotary_tables vision_patchify vision_rotary vision_position vision_position_bwd adamw xent
 must 'so do those of experts and of muon' all_work moe.ini moe_route moe_sort moe_glu moe_gate moe_glu_bwd \
     moe_router_bwd moe_gate_bwd moe_report muon_momentum muon_apply
-must 'floors stand beside them' exits 0 '    GB/s  floor ms   reached' bench micro.ini
-must 'made from two rates' exits 0 'GB/s in a copy' bench micro.ini
+bench micro.ini > text 2>&1
+must 'floors stand beside them' exits 0 '    GB/s  floor ms   reached' cat text
+must 'made from two rates' exits 0 'GB/s in a copy' cat text
 
 # of one launch: 6 tokens heads key_dim value_dim operations for the rule
 two='stack.pattern=G-G-*-'
-must 'one launch, by layer' exits 0 'layers.2                 G ' bench micro.ini --kernel gdn_rule --set $two
-must_not 'and no other' 'should have been printed: gdn_norm' exits 0 gdn_norm bench micro.ini --kernel gdn_rule --set $two
+bench micro.ini --kernel gdn_rule --set $two > text 2>&1
+must 'one launch, by layer' exits 0 'layers.2                 G ' cat text
+must_not 'and no other' 'should have been printed: gdn_norm' exits 0 gdn_norm cat text
 works() {
     objects micro.ini --kernel gdn_rule --set $two | number flops > said
     [ "$(grep -c '^147456' said)" = 2 ] && [ "$(wc -l < said)" = 2 ] || { cat said; return 1; }
