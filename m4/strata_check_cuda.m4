@@ -7,7 +7,8 @@
 #
 #   NVCC, NVCCFLAGS              the compiler and the user's flags for it (both precious)
 #   CUDA_GENCODE                 -gencode options for --with-cuda-arch
-#   CUDA_ARCHS, CUDA_VERSION     what kernel modules say of themselves: "sm_90a,sm_100a", "13.0"
+#   CUDA_ARCHS, CUDA_VERSION     what kernel modules say of themselves: "sm_80,compute_80,sm_90a", "13.0"
+#   CUDA_PTXAS                   what the assembler tells: for 90a alone, whose registers kernels are fitted to, spills are warned of
 #   CUDA_CPPFLAGS, CUDA_LDFLAGS  where headers and libraries are
 #   CUDA_LIBS, NCCL_LIBS         runtime with cuBLAS; NCCL (empty without)
 #   CUDNN_CPPFLAGS               -DCUDA_WITH_CUDNN or nothing: its library is opened at run time, so nothing is linked
@@ -18,9 +19,6 @@ AC_DEFUN([STRATA_CHECK_CUDA], [
 AC_ARG_WITH([cuda],
   [AS_HELP_STRING([--with-cuda@<:@=DIR@:>@], [build CUDA kernels, with the toolkit in DIR @<:@default: if nvcc works@:>@])],
   [], [with_cuda=auto])
-AC_ARG_WITH([cuda-arch],
-  [AS_HELP_STRING([--with-cuda-arch=LIST], [GPU architectures, such as 90a,100a @<:@default: 90a@:>@])],
-  [], [with_cuda_arch=90a])
 AC_ARG_WITH([nccl],
   [AS_HELP_STRING([--with-nccl], [build NCCL communication @<:@default: with CUDA, if found@:>@])],
   [], [with_nccl=auto])
@@ -29,15 +27,6 @@ AC_ARG_WITH([cudnn],
   [], [with_cudnn=auto])
 AC_ARG_VAR([NVCC], [CUDA compiler])
 AC_ARG_VAR([NVCCFLAGS], [flags for the CUDA compiler])
-
-AS_CASE([$with_cuda_arch],
-  [yes|no|''|*[[!0-9a-z,]]*], [AC_MSG_ERROR([--with-cuda-arch=$with_cuda_arch: must be a list such as 90a or 90a,100a])])
-CUDA_GENCODE=
-CUDA_ARCHS=
-for strata_arch in `AS_ECHO(["$with_cuda_arch"]) | tr ',' ' '`; do
-  AS_VAR_APPEND([CUDA_GENCODE], [" -gencode arch=compute_$strata_arch,code=sm_$strata_arch"])
-  AS_VAR_APPEND([CUDA_ARCHS], ["${CUDA_ARCHS:+,}sm_$strata_arch"])
-done
 
 CUDA_CPPFLAGS=
 CUDA_LDFLAGS=
@@ -69,8 +58,6 @@ AS_CASE([$with_nccl:$strata_nccl_result],
   [*:no*], [AC_MSG_ERROR([--with-nccl was given, but NCCL cannot be used: $strata_nccl_result
   On Debian with NVIDIA's repository: apt-get install libnccl-dev])])
 
-AC_SUBST([CUDA_GENCODE])
-AC_SUBST([CUDA_ARCHS])
 AC_SUBST([CUDA_VERSION])
 AC_SUBST([CUDA_CPPFLAGS])
 AC_SUBST([CUDA_LDFLAGS])
@@ -81,6 +68,41 @@ AM_CONDITIONAL([HAVE_CUDA], [test -n "$CUDA_LIBS"])
 AM_CONDITIONAL([HAVE_CUDNN], [test -n "$CUDNN_CPPFLAGS"])
 AM_CONDITIONAL([HAVE_NCCL], [test -n "$NCCL_LIBS"])
 ])
+
+# STRATA_CUDA_ARCH
+#
+# --with-cuda-arch, read ahead of all checks that take time: numbers with an optional letter, separated by commas. NN is machine code for NN, and PTX that later GPUs compile
+# when it is loaded; NNa (with all that this one GPU has) and NNf (with what its family has) are machine code alone, since
+# such PTX runs nowhere else.
+AC_DEFUN([STRATA_CUDA_ARCH], [
+AC_ARG_WITH([cuda-arch],
+  [AS_HELP_STRING([--with-cuda-arch=LIST], [GPUs: 90a means Hopper alone, 80 Ampere and all later ones @<:@default: 90a@:>@])],
+  [], [with_cuda_arch=90a])
+CUDA_GENCODE=
+CUDA_ARCHS=
+AS_CASE([,$with_cuda_arch,],
+  [,yes,|,no,|*,,*|*[[!0-9a-z,]]*], [_STRATA_BAD_ARCH([must be a list without spaces])])
+for strata_arch in `AS_ECHO(["$with_cuda_arch"]) | tr ',' ' '`; do
+  strata_number=`AS_ECHO(["$strata_arch"]) | sed 's/@<:@af@:>@$//'`
+  AS_CASE([$strata_number],
+    [*[[!0-9]]*], [_STRATA_BAD_ARCH([$strata_arch is no number with an optional a or f behind it])],
+    [[[0-9][0-9]|[0-9][0-9][0-9]]], [], [_STRATA_BAD_ARCH([$strata_arch: two or three digits, as in 80 or 100])])
+  AS_IF([test "$strata_number" -lt 80], [_STRATA_BAD_ARCH([$strata_arch: the kernels need 80 (Ampere) or later])])
+  AS_CASE([,$CUDA_ARCHS,], [*,sm_$strata_arch,*], [_STRATA_BAD_ARCH([$strata_arch stands there twice])])
+  strata_code=sm_$strata_arch
+  AS_IF([test "$strata_number" = "$strata_arch"], [strata_code="sm_$strata_arch compute_$strata_arch"])
+  for strata_one in $strata_code; do
+    AS_VAR_APPEND([CUDA_GENCODE], [" -gencode arch=compute_$strata_arch,code=$strata_one"])
+    AS_VAR_APPEND([CUDA_ARCHS], ["${CUDA_ARCHS:+,}$strata_one"])
+  done
+done
+AS_IF([test "$CUDA_ARCHS" = sm_90a], [CUDA_PTXAS=-v,-warn-spills,-warn-lmem-usage], [CUDA_PTXAS=-v])
+AC_SUBST([CUDA_PTXAS])
+AC_SUBST([CUDA_GENCODE])
+AC_SUBST([CUDA_ARCHS])
+])
+AC_DEFUN([_STRATA_BAD_ARCH], [AC_MSG_ERROR([--with-cuda-arch=$with_cuda_arch: $1
+  90a builds for Hopper alone, 80 for Ampere and all later GPUs, 80,90a for both with the fastest kernels on Hopper.])])
 
 # Sets strata_cuda_result, and on success CUDA_CPPFLAGS, CUDA_LDFLAGS and CUDA_LIBS.
 AC_DEFUN([_STRATA_FIND_CUDA], [

@@ -7,7 +7,7 @@ CUDA_NEEDS = $(nobase_include_HEADERS) $(dist_stratainclude_HEADERS)
 CUDA_MODULE_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS:-I%=-isystem %) $(CUDNN_CPPFLAGS) \
   -DST_CUDA_TOOLCHAIN='"cuda $(CUDA_VERSION)"' -DST_CUDA_ARCHS='"$(CUDA_ARCHS)"'
 CUDA_COMPILE = $(LIBTOOL) $(AM_V_lt) --tag=CC --mode=compile $(NVCC) -forward-unknown-to-host-compiler $(CUDA_GENCODE) \
-  -std=c++17 -O3 -lineinfo -fno-exceptions -fno-rtti -fvisibility=hidden -Wall -Xptxas -v,-warn-spills,-warn-lmem-usage \
+  -std=c++17 -O3 -lineinfo -fno-exceptions -fno-rtti -fvisibility=hidden -Wall -Xptxas $(CUDA_PTXAS) \
   $(CUDA_MODULE_CPPFLAGS) $(NVCCFLAGS)
 AM_V_NVCC = $(am__v_NVCC_@AM_V@)
 am__v_NVCC_ = $(am__v_NVCC_@AM_DEFAULT_V@)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What needs cmocka stands between if and endif; fragments of scripts come after it.
+include tests/driver/module.mk
 if HAVE_CMOCKA
 include tests/base/module.mk
 include tests/spec/module.mk

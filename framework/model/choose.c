@@ -4,6 +4,7 @@
  * auto is cuda where its modules load and there is a GPU for them, else cpu; the type is bf16 where the backend trains
  * in it, else f32. What is chosen becomes the spec's own value, so that a checkpoint says what it was made with. */
 #include "model/private.h"
+#include <stdlib.h>
 #include <string.h>
 
 static const int32_t type_of[] = {
@@ -14,6 +15,12 @@ static const char *const word_of[] = {
 static bool trains_in(const st_facts *f, int32_t precision) { return f->dtypes >> type_of[precision] & 1u; }
 
 /* ---- the backend ---- */
+
+static bool fits(st_model *m, const st_backend_ops *ops, const void *self, const st_kernels *k, st_error *e)
+{
+    const st_kernels_for f = {.host = &m->base->host, .ops = ops, .self = self, .ordinal = m->ordinal};
+    return !k || st_kernels_accepted(k, &f, st_kernels_path(m->registry, k), e) == ST_OK;
+}
 
 /* Why auto does not take this backend; NULL: it can be used, and *devices of it. */
 static const char *unusable(st_model *m, const char *name, int *devices)
@@ -36,8 +43,11 @@ static const char *unusable(st_model *m, const char *name, int *devices)
         return st_arena_printf(m->arena, "it does not train in %s", word_of[precision]);
     *devices = ops.count(self, &m->base->host, &why);
     if (*devices < 1) return why && *why ? why : "it has no device";
-    if (st_kernels_open(m->registry, manifest, p, name, &kernels, &e) == ST_OK) return NULL;
-    why = st_arena_printf(m->arena, "%s: %s%s%s", e.file, e.message, e.detail[0] ? "; " : "", e.detail);
+    if (model_choose_device(m, *devices, &why, &e) != ST_OK) return st_arena_strdup(m->arena, e.message);
+    if (st_kernels_open(m->registry, manifest, p, name, &kernels, &e) == ST_OK && fits(m, &ops, self, kernels, &e))
+        return NULL;
+    why = st_arena_printf(m->arena, "%s%s%s%s%s", e.file, e.file[0] ? ": " : "", e.message, e.detail[0] ? "; " : "",
+                          e.detail);
     return why ? why : "no memory";
 }
 
@@ -98,4 +108,23 @@ int model_bind_backend(st_model *m, st_diags *d)
     ST_TRY(st_instance_create(m->registry, m->spec, ST_KIND_BACKEND, name, "run", &m->backend, d));
     ST_TRY(bind_facts(m, d));
     return bind_types(m, words, d);
+}
+
+/* ---- the device ---- */
+
+/* Launchers start a process for each device of a machine and number them; where each sees its own device alone
+ * (CUDA_VISIBLE_DEVICES), that is number 0. Memory of the host is one device for all. */
+int model_choose_device(st_model *m, int count, const char **from, st_error *e)
+{
+    const char *local = getenv("LOCAL_RANK"), *why = NULL;
+    int64_t rank = 0;
+
+    m->ordinal = m->run_keys.device == ST_UNSET_INT ? 0 : (int32_t)m->run_keys.device;
+    *from = m->run_keys.device == ST_UNSET_INT ? "" : " ([run] device)";
+    if (m->run_keys.device != ST_UNSET_INT || m->facts.host_memory || count == 1 || !local || !*local) return ST_OK;
+    if (!st_parse_int(local, &rank, &why) || rank < 0 || rank > 63)
+        return st_fail(e, ST_E_CONFIG, "LOCAL_RANK = %.40s is no number of a device", local);
+    m->ordinal = (int32_t)rank;
+    *from = " (LOCAL_RANK)";
+    return ST_OK;
 }

@@ -7,6 +7,8 @@ static const st_param run_params[] = {
               "type of weights and activations; auto: bf16 where the backend trains in it, else f32; f64 is the reference"),
     ST_STR(run_keys, backend, "auto", 0,
            "auto, or the name of a backend plugin; auto: cuda where there is a GPU that it can use, else cpu"),
+    ST_INT(run_keys, device, NULL, 0, 63, "", ST_PF_LOCAL,
+           "which of the backend's devices, from 0; default: LOCAL_RANK, as launchers set it, else 0"),
     ST_BOOL(run_keys, poison, "no", ST_PF_EXPERT,
             "fill step memory with NaN before each use, to find reads of what was not written"),
     ST_BOOL(run_keys, graph, "yes", ST_PF_EXPERT, "replay a step as one graph, where the backend can"),

@@ -113,12 +113,20 @@ double st_model_gemm_flops(const st_model *m) { return m->gemm_flops; }
 
 /* ---- opening ---- */
 
-enum { ORDINAL = 0 }; /* of the device of this process */
+static st_kernels_for kernels_for(const st_model *m, const st_kernels *kernels)
+{
+    return (st_kernels_for){.backend = m->backend.plugin->name,
+                            .kernels = kernels,
+                            .host = &m->base->host,
+                            .ops = &m->be,
+                            .self = m->backend.self,
+                            .ordinal = m->ordinal};
+}
 
 static int open_kernels(st_model *m, st_instance *in, const st_kernels *backend, st_error *e)
 {
-    const char *name = m->backend.plugin->name;
-    return in->plugin ? st_instance_kernels(m->registry, in, name, backend, &m->base->host, ORDINAL, e) : ST_OK;
+    const st_kernels_for f = kernels_for(m, backend);
+    return in->plugin ? st_instance_kernels(m->registry, in, &f, e) : ST_OK;
 }
 
 static int open_all_kernels(st_model *m, const st_kernels *backend, st_error *e)
@@ -134,12 +142,13 @@ static int open_all_kernels(st_model *m, const st_kernels *backend, st_error *e)
 
 static int check_device(st_model *m, st_error *e)
 {
-    const char *why = NULL, *name = m->backend.plugin->name;
+    const char *why = NULL, *name = m->backend.plugin->name, *from = "";
     int n = m->be.count(m->backend.self, &m->base->host, &why);
 
-    if (n > ORDINAL) return ST_OK;
-    if (why) return st_fail(e, ST_E_DEVICE, "backend %s has no device %d to use: %s", name, ORDINAL, why);
-    return st_fail(e, ST_E_DEVICE, "backend %s has no device %d to use: it counts %d", name, ORDINAL, n);
+    ST_TRY(model_choose_device(m, n, &from, e));
+    if (n > m->ordinal) return ST_OK;
+    if (why && *why) return st_fail(e, ST_E_DEVICE, "backend %s has no device %d to use: %s", name, m->ordinal, why);
+    return st_fail(e, ST_E_DEVICE, "backend %s has no device %d to use%s: it counts %d", name, m->ordinal, from, n);
 }
 
 static int open_device(st_model *m, const st_kernels **kernels, st_error *e)
@@ -149,8 +158,10 @@ static int open_device(st_model *m, const st_kernels **kernels, st_error *e)
 
     ST_TRY(check_device(m, e));
     ST_TRY(st_kernels_open(m->registry, m->backend.manifest, m->backend.plugin, name, kernels, e));
-    if (*kernels) ST_TRY(st_kernels_start(m->registry, *kernels, &m->base->host, ORDINAL, e));
-    ST_TRY(m->be.open(m->backend.self, &m->base->host, ORDINAL, *kernels, &m->device, e));
+    const st_kernels_for f = kernels_for(m, *kernels);
+    if (*kernels) ST_TRY(st_kernels_accepted(*kernels, &f, st_kernels_path(m->registry, *kernels), e));
+    if (*kernels) ST_TRY(st_kernels_start(m->registry, *kernels, &m->base->host, m->ordinal, e));
+    ST_TRY(m->be.open(m->backend.self, &m->base->host, m->ordinal, *kernels, &m->device, e));
     if (m->be.describe) m->be.describe(m->device, words, sizeof words);
     m->free_at_start = free_bytes(m);
     snprintf(m->device_words, sizeof m->device_words, words[0] ? "%s, %s" : "%s%s", name, words);

@@ -21,7 +21,7 @@
 #define MODEL_ROTARY_VIEW 1000000 /* table id inside a nested stack with a view of its own */
 
 /* ---- keys of the spec (keys.c) ---- */
-typedef struct run_keys { int32_t precision; const char *backend; int32_t poison, graph; } run_keys;
+typedef struct run_keys { int32_t precision; const char *backend; int64_t device; int32_t poison, graph; } run_keys;
 typedef struct stack_keys {
     const char *pattern, *linear, *full, *mlp;
     int64_t blocks, cadence, mtp_depths, hidden, vocab;
@@ -39,6 +39,7 @@ enum { PRECISION_AUTO = 0, PRECISION_F64, PRECISION_F32, PRECISION_BF16 };
 enum { FAMILY_NONE = 0, FAMILY_QWEN35 };
 enum { INIT_HF = 0, INIT_FAN_IN, INIT_MEGATRON_SCALED };
 int model_bind_run(st_model *, st_diags *);
+int model_choose_device(st_model *, int count, const char **from, st_error *); /* -> m->ordinal, and who said so */
 int model_bind_backend(st_model *, st_diags *); /* choose.c: behind it facts, ops and types are known */
 int model_bind_keys(st_model *, st_diags *);
 int model_bind_part(st_model *, const char *section, part_keys *, st_diags *);
@@ -228,7 +229,7 @@ struct st_model {
     run_queue queues[ST_LANES];
     st_event *lane_event[ST_LANES];
     model_graph graphs[MODEL_GRAPHS];
-    st_device *device; char device_words[256];
+    st_device *device; char device_words[256]; int32_t ordinal;
     const char *choice;              /* backend and precision in words */
     int64_t free_at_start;         /* bytes of the device before anything was taken; -1: it does not say        */
     st_mesh mesh;                  /* of the run or the plan; what can be opened has one rank                  */

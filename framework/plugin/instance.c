@@ -93,15 +93,15 @@ int st_instance_create(st_registry *r, st_spec *spec, int kind, const char *name
     return st_spec_bind(spec, section, &table, out->self, extra, diags);
 }
 
-int st_instance_kernels(st_registry *r, st_instance *i, const char *backend, const st_kernels *of_backend,
-                        const st_host *host, int ordinal, st_error *e)
+int st_instance_kernels(st_registry *r, st_instance *i, const st_kernels_for *f, st_error *e)
 {
     const st_kernels *k;
 
-    ST_TRY(st_kernels_open(r, i->manifest, i->plugin, backend, &k, e));
+    ST_TRY(st_kernels_open(r, i->manifest, i->plugin, f->backend, &k, e));
     if (!k) return ST_OK;
-    ST_TRY(st_kernels_together(k, of_backend, i->manifest->file, e));
-    ST_TRY(st_kernels_start(r, k, host, ordinal, e));
+    ST_TRY(st_kernels_together(k, f->kernels, i->manifest->file, e));
+    ST_TRY(st_kernels_accepted(k, f, st_kernels_path(r, k), e));
+    ST_TRY(st_kernels_start(r, k, f->host, f->ordinal, e));
     i->kernels = k->table;
     return ST_OK;
 }

@@ -6,6 +6,7 @@
  * where it knows nothing. Modules are never unloaded: threads and tools that keep addresses into them dislike that. */
 #include "config.h"
 #include "plugin/private.h"
+#include <strata/backend.h>
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -328,6 +329,7 @@ static int no_backend(const st_manifest *m, const char *backend, st_error *e)
     st_fail_at(e, ST_E_UNSUPPORTED, m->file, 0, 0, "%s %s has no kernels for backend %s", st_kind_name(m->kind),
                m->name, backend);
     st_error_detail(e, "it has them for: %s", known.n ? known.data : "none");
+    if (m->n_kernels) st_error_hint(e, "[run] backend = %s trains with it", m->kernels[0].backend);
     st_buf_free(&known);
     return ST_E_UNSUPPORTED;
 }
@@ -384,4 +386,23 @@ int st_kernels_together(const st_kernels *k, const st_kernels *backend, const ch
     st_error_detail(e, "toolchain: module '%.60s', backend '%.60s'", own, other);
     st_error_hint(e, "build both with one major version of the toolchain");
     return ST_E_ABI;
+}
+
+const char *st_kernels_path(const st_registry *r, const st_kernels *k)
+{
+    for (int32_t i = 0; i < r->n_loaded; i++)
+        if (r->loaded[i].kernels == k) return r->loaded[i].path;
+    return "";
+}
+
+int st_kernels_accepted(const st_kernels *k, const st_kernels_for *f, const char *path, st_error *e)
+{
+    int rc;
+
+    if (!f->ops || !f->ops->accepts) return ST_OK;
+    rc = f->ops->accepts(f->self, f->host, f->ordinal, k->archs ? k->archs : "", e);
+    if (rc == ST_OK || !e) return rc;
+    snprintf(e->file, sizeof e->file, "%s", path); /* of what is wrong, not of the backend that found it */
+    e->line = 0;
+    return rc;
 }

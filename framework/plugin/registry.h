@@ -68,6 +68,19 @@ int st_module_open_file(st_registry *, const char *path, const st_plugin **, st_
 /* *out NULL: the plugin needs no kernel module. */
 int st_kernels_open(st_registry *, const st_manifest *, const st_plugin *, const char *backend, const st_kernels **,
                     st_error *);
+/* What kernels are opened for: a device of a running backend. kernels: its own, NULL: it has none. */
+typedef struct st_kernels_for {
+    const char *backend;
+    const st_kernels *kernels;
+    const st_host *host;
+    const struct st_backend_ops *ops; /* NULL: nothing is known of the device */
+    const void *self;
+    int ordinal;
+} st_kernels_for;
+/* Does the device run what the module was built for? The backend decides and words it; path: of the module. */
+int st_kernels_accepted(const st_kernels *, const st_kernels_for *, const char *path, st_error *);
+/* Where an opened kernel module lies. */
+const char *st_kernels_path(const st_registry *, const st_kernels *);
 /* Runs init() of an opened kernel module: once for each device, however often it is asked for. */
 int st_kernels_start(st_registry *, const st_kernels *, const st_host *, int ordinal, st_error *);
 /* Two kernel modules share one device runtime: name and major of their toolchains must be equal. path: of the first. */
@@ -86,8 +99,7 @@ typedef struct st_instance {
 /* name NULL: taken from the section's `plugin` key. Mistakes go to diags. */
 int st_instance_create(st_registry *, st_spec *, int kind, const char *name, const char *section, st_instance *,
                        st_diags *);
-/* Opens the instance's kernel module if it has one, checks its toolchain against the backend's own kernels (NULL: the
- * backend has none), starts it for the device. */
-int st_instance_kernels(st_registry *, st_instance *, const char *backend, const st_kernels *of_backend,
-                        const st_host *, int ordinal, st_error *);
+/* Opens the instance's kernel module if it has one, checks its toolchain against the backend's own kernels and that the
+ * device runs it, starts it for the device. */
+int st_instance_kernels(st_registry *, st_instance *, const st_kernels_for *, st_error *);
 #endif

@@ -67,14 +67,74 @@ static void descriptor(void **state)
     assert_int_equal(f.dtypes, 1u << ST_F32 | 1u << ST_BF16 | 1u << ST_I32 | 1u << ST_I64 | 1u << ST_U8);
 }
 
+/* ---- with the stand-in for a driver ---- */
+
+static int host_fail(st_error *e, int code, const char *file, int line, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(e->message, sizeof e->message, fmt, args);
+    va_end(args);
+    return e->code = code;
+}
+static const st_host host = {.size = sizeof host, .fail = host_fail};
+
+/* Once it is loaded, its name stands for it. Before that the real one may have been, on a machine that has one. */
+static bool stand_in(void)
+{
+    const char *dir = getenv("ST_BUILDDIR");
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tests/driver/.libs/libcuda.so.1", dir ? dir : ".");
+    void *real = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *own = dlopen(path, RTLD_NOW);
+    if (!own) fail_msg("%s", dlerror());
+    if (real) dlclose(real);
+    return !real || real == own;
+}
+
 static void a_machine_without_a_gpu_says_why(void **state)
 {
     const char *why = NULL;
-    int n = backend()->count(NULL, NULL, &why);
-    assert_true(n >= 0);
-    assert_non_null(why);
-    if (n == 0) assert_non_null(strstr(why, "NVIDIA driver"));
-    else assert_string_equal(why, "");
+
+    if (!stand_in()) skip();
+    unsetenv("STAND_IN_GPUS");
+    assert_int_equal(backend()->count(NULL, &host, &why), 0);
+    assert_string_equal(why, "the NVIDIA driver sees no GPU (CUDA_VISIBLE_DEVICES may hide them)");
+    setenv("STAND_IN_BROKEN", "1", 1);
+    assert_int_equal(backend()->count(NULL, &host, &why), 0);
+    assert_non_null(strstr(why, "the NVIDIA driver does not start"));
+    unsetenv("STAND_IN_BROKEN");
+}
+
+static void code_runs_where_it_was_built_for(void **state)
+{
+    const struct {
+        const char *archs, *capability;
+        int rc;
+    } with[] = {
+        {"sm_90a", "90", ST_OK}, {"sm_90a", "100", ST_E_ABI}, {"sm_90a", "80", ST_E_ABI}, {"sm_90a", "91", ST_E_ABI},
+        {"sm_80", "80", ST_OK}, {"sm_80", "86", ST_OK}, {"sm_86", "80", ST_E_ABI}, {"sm_80", "90", ST_E_ABI},
+        {"sm_80,compute_80", "90", ST_OK}, {"compute_80", "80", ST_OK}, {"compute_80", "120", ST_OK},
+        {"compute_80", "75", ST_E_ABI}, {"compute_90a", "100", ST_E_ABI}, {"sm_100f", "103", ST_OK},
+        {"sm_100f", "120", ST_E_ABI}, {"sm_90a,sm_100", "103", ST_OK}, {"", "90", ST_E_ABI}, {"compute", "90", ST_E_ABI},
+    };
+    const char *why;
+
+    if (!stand_in()) skip();
+    setenv("STAND_IN_GPUS", "2", 1);
+    assert_int_equal(backend()->count(NULL, &host, &why), 2);
+    for (size_t i = 0; i < ST_COUNT(with); i++) {
+        st_error e = {0};
+        setenv("STAND_IN_CAPABILITY", with[i].capability, 1);
+        if (backend()->accepts(NULL, &host, 1, with[i].archs, &e) != with[i].rc)
+            fail_msg("%s on %s: %d, not %d (%s)", with[i].archs, with[i].capability, e.code, with[i].rc, e.message);
+    }
+    st_error e = {0};
+    setenv("STAND_IN_CAPABILITY", "86", 1);
+    assert_int_equal(backend()->accepts(NULL, &host, 1, "sm_90a,sm_100a", &e), ST_E_ABI);
+    assert_string_equal(e.message, "these kernels are built for sm_90a,sm_100a, device 1 is Stand-in 1 of compute capability 8.6");
+    assert_string_equal(e.hint, "configure --with-cuda-arch=86 builds kernels for it");
+    assert_int_equal(backend()->accepts(NULL, &host, 2, "sm_86", &e), ST_E_DEVICE);
+    assert_string_equal(e.message, "the NVIDIA driver says nothing of device 2");
 }
 
 static void types_are_refused_by_name(void **state)
@@ -134,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(descriptor),
         cmocka_unit_test(a_machine_without_a_gpu_says_why),
+        cmocka_unit_test(code_runs_where_it_was_built_for),
         cmocka_unit_test(types_are_refused_by_name),
         cmocka_unit_test(shapes_are_refused_by_name),
         cmocka_unit_test(plans_tell_work_and_workspace),

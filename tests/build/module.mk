@@ -4,6 +4,7 @@ build_tests = \
   tests/build/exports.sh \
   tests/build/includes.sh \
   tests/build/no_cuda.sh \
+  tests/build/archs.sh \
   tests/build/registers.sh \
   tests/build/manual.sh \
   tests/build/megatron.sh \

@@ -5,22 +5,16 @@
 . "$ST_SRCDIR/tests/train/train.sh"
 sed -i '/^backend = cpu/d' micro.ini
 
-cat > driver.c << 'END'
-#include <stdlib.h>
-int cuInit(unsigned flags);
-int cuDeviceGetCount(int *n);
-int cuInit(unsigned flags) { return flags ? 1 : getenv("STAND_IN_BROKEN") != NULL; }
-int cuDeviceGetCount(int *n) { const char *text = getenv("STAND_IN_GPUS"); *n = text ? atoi(text) : 0; return 0; }
-END
-# shellcheck disable=SC2086 # a compiler with its options
-${ST_CC:-cc} -shared -fPIC -o libcuda.so.1 driver.c || { echo '1..0 # SKIP no compiler for the stand-in'; exit 0; }
+driver=$ST_BUILDDIR/tests/driver/.libs
 
 # on GPUS COMMAND...: with so many of them
 on() {
     gpus=$1
     shift
-    env LD_LIBRARY_PATH="$scratch${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" STAND_IN_GPUS="$gpus" "$@"
+    env LD_LIBRARY_PATH="$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" STAND_IN_GPUS="$gpus" "$@"
 }
+# old COMMAND...: with a GPU that nothing is built for
+old() { STAND_IN_CAPABILITY=75 on 1 "$@"; }
 check() {
     gpus=$1
     shift
@@ -31,7 +25,7 @@ check() {
 must 'without a GPU it is cpu in f32, and why' exits 0 \
     'backend    cpu (auto: not cuda, the NVIDIA driver sees no GPU (CUDA_VISIBLE_DEVICES may hide them)), f32 (auto)' check 0
 must 'a driver that does not start is told' exits 0 'cpu (auto: not cuda, the NVIDIA driver does not start' \
-    env STAND_IN_BROKEN=1 LD_LIBRARY_PATH="$scratch" "$strata" check micro.ini
+    env STAND_IN_BROKEN=1 LD_LIBRARY_PATH="$driver" "$strata" check micro.ini
 must 'bf16 is refused, and why there is no other backend' exits 1 \
     'precision = bf16: backend cpu (auto: not cuda, the NVIDIA driver sees no GPU' check 0 --set run.precision=bf16
 must 'a plan for cuda needs no GPU' exits 0 'backend    cuda, bf16' on 0 "$strata" plan micro.ini --set run.backend=cuda
@@ -48,6 +42,13 @@ must 'what is said counts' exits 0 'backend    cpu, f32 (auto)' check 2 --set ru
 if [ -f "$ST_BUILDDIR/plugins/cuda-cuda.la" ]; then
     must 'with GPUs it is cuda in bf16' exits 0 'backend    cuda (auto: 2 devices), bf16 (auto)' check 2
     must 'also in f32' exits 0 'backend    cuda (auto: 1 device), f32' check 1 --set run.precision=f32
+    must 'a GPU that the kernels are not built for, and both are told' exits 0 \
+        "backend    cpu (auto: not cuda, $ST_BUILDDIR/plugins/.libs/cuda-cuda.so: these kernels are built for" \
+        old "$strata" check micro.ini
+    must 'a run that asks for it is refused' exits 1 'device 0 is Stand-in 0 of compute capability 7.5' \
+        old "$strata" train micro.ini -o c --set run.backend=cuda
+    must 'with what to do' exits 1 'configure --with-cuda-arch=75 builds kernels for it' \
+        old "$strata" train micro.ini -o c --set run.backend=cuda
     must 'each value with where it comes from' exits 0 \
         'precision = bf16                                 ; auto' check 1 --explain
 else

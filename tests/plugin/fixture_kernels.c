@@ -17,6 +17,9 @@
 #ifndef FIX_IFACE
 #define FIX_IFACE 3
 #endif
+#ifndef FIX_ARCHS
+#define FIX_ARCHS ""
+#endif
 #ifndef FIX_MAGIC
 #define FIX_MAGIC ST_KERNEL_MAGIC
 #endif
@@ -30,6 +33,6 @@ ST_EXPORT const st_kernels *st_kernels_v1(void)
 {
     static const st_kernels k = {
         FIX_MAGIC,   ST_ABI_MAJOR, ST_ABI_MINOR, sizeof k, FIX_IFACE, FIX_TABLE_SIZE, "fixture", "cpu",
-        FIX_VERSION, FIX_TOOLCHAIN, "",          &table,   FIX_INIT};
+        FIX_VERSION, FIX_TOOLCHAIN, FIX_ARCHS,   &table,   FIX_INIT};
     return &k;
 }

@@ -126,6 +126,14 @@ check_LTLIBRARIES += tests/plugin/fix_kernels_fail.la
 tests_plugin_fix_kernels_fail_la_SOURCES = tests/plugin/fixture_kernels.c
 tests_plugin_fix_kernels_fail_la_CPPFLAGS = $(AM_CPPFLAGS) -DFIX_INIT=fail
 tests_plugin_fix_kernels_fail_la_LDFLAGS = $(FIXTURE_LDFLAGS)
+check_LTLIBRARIES += tests/plugin/fix_kernels_hopper.la
+tests_plugin_fix_kernels_hopper_la_SOURCES = tests/plugin/fixture_kernels.c
+tests_plugin_fix_kernels_hopper_la_CPPFLAGS = $(AM_CPPFLAGS) '-DFIX_ARCHS="sm_80,compute_80,sm_90a"'
+tests_plugin_fix_kernels_hopper_la_LDFLAGS = $(FIXTURE_LDFLAGS)
+check_LTLIBRARIES += tests/plugin/fix_kernels_ampere.la
+tests_plugin_fix_kernels_ampere_la_SOURCES = tests/plugin/fixture_kernels.c
+tests_plugin_fix_kernels_ampere_la_CPPFLAGS = $(AM_CPPFLAGS) '-DFIX_ARCHS="sm_80,compute_80"'
+tests_plugin_fix_kernels_ampere_la_LDFLAGS = $(FIXTURE_LDFLAGS)
 check_LTLIBRARIES += tests/plugin/fix_kernels_cuda.la
 tests_plugin_fix_kernels_cuda_la_SOURCES = tests/plugin/fixture_kernels.c
 tests_plugin_fix_kernels_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) '-DFIX_TOOLCHAIN="cuda 13.1"'

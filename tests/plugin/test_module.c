@@ -4,6 +4,7 @@
 #include "config.h"
 #include "plugin_test.h"
 #include <elf.h>
+#include <strata/backend.h>
 #include <strata/layer.h>
 
 static st_diags diags;
@@ -238,6 +239,12 @@ static int create(st_registry *r, const char *text, const char *name, const char
     return st_instance_create(r, *spec, ST_KIND_LAYER, name, section, i, &diags);
 }
 
+static int kernels_on(st_registry *r, st_instance *i, const st_kernels *of_backend, int ordinal, st_error *e)
+{
+    const st_kernels_for f = {.backend = "cpu", .kernels = of_backend, .ordinal = ordinal};
+    return st_instance_kernels(r, i, &f, e);
+}
+
 static void instances_are_bound(void **state)
 {
     const char *root = *state;
@@ -259,7 +266,7 @@ static void instances_are_bound(void **state)
     assert_int_equal(self->mode, 1);
     assert_int_equal(i.symbol, 'X');
     assert_int_equal(st_spec_check_unused(spec, &diags), ST_OK);
-    assert_int_equal(st_instance_kernels(r, &i, "cpu", NULL, NULL, 0, &e), ST_OK);
+    assert_int_equal(kernels_on(r, &i, NULL, 0, &e), ST_OK);
     assert_int_equal(*(const int *)i.kernels, 42);
     st_spec_destroy(spec);
 
@@ -301,12 +308,12 @@ static void kernels_start_once_per_device(void **state)
     st_registry *r = open_only(root, &diags);
     assert_int_equal(create(r, "[layer.X]\nwidth = 16\n", "fixture", "layer.X", &i, &spec), ST_OK);
     assert_int_equal(create(r, "[layer.Y]\nwidth = 16\n", "fixture", "layer.Y", &j, &other), ST_OK);
-    assert_int_equal(st_instance_kernels(r, &i, "cpu", NULL, NULL, 0, &e), ST_OK);
-    assert_int_equal(st_instance_kernels(r, &j, "cpu", NULL, NULL, 0, &e), ST_OK);
+    assert_int_equal(kernels_on(r, &i, NULL, 0, &e), ST_OK);
+    assert_int_equal(kernels_on(r, &j, NULL, 0, &e), ST_OK);
     assert_int_equal(*(const int *)i.kernels, 43);
-    assert_int_equal(st_instance_kernels(r, &j, "cpu", NULL, NULL, 1, &e), ST_OK);
+    assert_int_equal(kernels_on(r, &j, NULL, 1, &e), ST_OK);
     assert_int_equal(*(const int *)i.kernels, 44);
-    assert_int_equal(st_instance_kernels(r, &j, "cpu", NULL, NULL, 64, &e), ST_E_INTERNAL);
+    assert_int_equal(kernels_on(r, &j, NULL, 64, &e), ST_E_INTERNAL);
     st_spec_destroy(spec);
     st_spec_destroy(other);
     st_registry_close(r);
@@ -349,7 +356,7 @@ static void toolchains_must_match(void **state)
     for (size_t n = 0; n < ST_COUNT(with); n++) {
         st_kernels backend = {.toolchain = with[n].backend};
         st_error e = {0};
-        assert_int_equal(st_instance_kernels(r, &i, "cpu", &backend, NULL, 0, &e), with[n].rc);
+        assert_int_equal(kernels_on(r, &i, &backend, 0, &e), with[n].rc);
         if (with[n].rc == ST_OK) continue;
         assert_has(e.message, "does not fit the kernels of backend cpu");
         assert_has(e.detail, path_of("module 'cuda 13.1', backend '%s'", with[n].backend ? with[n].backend : ""));
@@ -357,6 +364,47 @@ static void toolchains_must_match(void **state)
     }
     st_spec_destroy(spec);
     st_registry_close(r);
+}
+
+/* A device that runs what was built for sm_90a. */
+static int accepts_hopper(const void *self, const st_host *host, int ordinal, const char *archs, st_error *e)
+{
+    assert_int_equal(*(const int *)self, 5);
+    return strstr(archs, "sm_90a") ? ST_OK : st_fail(e, ST_E_ABI, "built for %s, device %d is Hopper", archs, ordinal);
+}
+
+/* The backend is asked before anything of the module runs, and its words get the module's path. */
+static void a_device_accepts_what_it_runs(void **state)
+{
+    const struct {
+        const char *module;
+        int rc;
+    } with[] = {{"kernels_hopper", ST_OK}, {"kernels_ampere", ST_E_ABI}};
+    const st_backend_ops ops = {.size = sizeof ops, .accepts = accepts_hopper}, silent = {.size = sizeof silent};
+    const char *root = *state;
+    const int self = 5;
+
+    for (size_t n = 0; n < ST_COUNT(with); n++) {
+        st_instance i;
+        st_spec *spec;
+        st_error e = {0};
+        st_kernels_for f = {.backend = "cpu", .ops = &ops, .self = &self};
+        manifest(path_of("%s/x.ini", root), "layer", "fixture", fixture("good"),
+                 path_of("[backend.cpu]\nmodule = %s\n", fixture(with[n].module)));
+        st_registry *r = open_only(root, &diags);
+        assert_int_equal(create(r, "[layer.X]\nwidth = 16\n", "fixture", "layer.X", &i, &spec), ST_OK);
+        assert_int_equal(st_instance_kernels(r, &i, &f, &e), with[n].rc);
+        if (with[n].rc != ST_OK) {
+            assert_null(i.kernels);
+            assert_string_equal(e.message, "built for sm_80,compute_80, device 0 is Hopper");
+            assert_has(e.file, "fix_kernels_ampere.so");
+            f.ops = &silent; /* a backend that does not say takes all */
+            assert_int_equal(st_instance_kernels(r, &i, &f, &e), ST_OK);
+        }
+        assert_non_null(i.kernels);
+        st_spec_destroy(spec);
+        st_registry_close(r);
+    }
 }
 
 int main(void)
@@ -374,6 +422,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(kernels_start_once_per_device, tree_make, tree_remove),
         cmocka_unit_test_setup_teardown(kernels_that_do_not_start, tree_make, tree_remove),
         cmocka_unit_test_setup_teardown(toolchains_must_match, tree_make, tree_remove),
+        cmocka_unit_test_setup_teardown(a_device_accepts_what_it_runs, tree_make, tree_remove),
         cmocka_unit_test_setup_teardown(instances_are_bound, tree_make, tree_remove),
     };
     return cmocka_run_group_tests_name("modules", tests, NULL, NULL);

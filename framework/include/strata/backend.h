@@ -40,5 +40,7 @@ typedef struct st_backend_ops {
     int (*graph_free)(st_graph *);
     int (*describe)(const st_device *, char *out, size_t n);           /* (optional) words for logs: "2 threads, OpenBLAS ..." */
     int (*memory)(const st_device *, size_t *free, size_t *total);     /* (optional) bytes of device memory, as its driver says */
+    int (*accepts)(const void *self, const st_host *, int ordinal, const char *archs, st_error *);
+                                            /* (optional) does a device, which is not opened, run kernels built for st_kernels.archs? */
 } st_backend_ops;
 #endif

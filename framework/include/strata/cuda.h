@@ -13,14 +13,32 @@
 ST_FN struct CUstream_st *st_cuda_stream(const st_queue *q) { return (struct CUstream_st *)q->stream; } /* a cudaStream_t */
 
 #ifdef __CUDACC__
+ST_FN int st_cuda_most_shared(void) /* bytes that a block can have on this GPU: 99 to 227 KiB */
+{
+    int device = 0, most = 0;
+    if (cudaGetDevice(&device) == cudaSuccess)
+        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    return most;
+}
 /* Status of the launches since the last call, with the runtime's own words. */
 ST_FN int st_cuda_launched(const st_queue *q, const char *name)
 {
     cudaError_t e = cudaGetLastError();
     if (e == cudaSuccess) return ST_OK;
+    if (e == cudaErrorInvalidValue) /* what asking for too much shared memory comes to */
+        return q->fail(q, ST_E_DEVICE, "%s: the kernel was not launched: %s (%s); a block has at most %d bytes of shared memory here",
+                       name, cudaGetErrorString(e), cudaGetErrorName(e), st_cuda_most_shared());
     return q->fail(q, ST_E_DEVICE, "%s: the kernel was not launched: %s (%s)", name, cudaGetErrorString(e), cudaGetErrorName(e));
 }
-/* Shared memory beyond 48 KiB has to be allowed once per kernel; doing it before every launch is cheap. */
+/* Shared memory beyond 48 KiB has to be allowed once per kernel; doing it before every launch is cheap. A GPU that has less says so:
+ * ST_TRY(st_cuda_shared(q, name, kernel, bytes)) in words with both numbers, ST_CUDA_SHARED when the kernel is launched. */
+ST_FN int st_cuda_shared(const st_queue *q, const char *name, const void *kernel, size_t bytes)
+{
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes) == cudaSuccess) return ST_OK;
+    cudaGetLastError();
+    return q->fail(q, ST_E_UNSUPPORTED, "%s: a block needs %zu bytes of shared memory, this GPU has at most %d", name, bytes,
+                   st_cuda_most_shared());
+}
 #define ST_CUDA_SHARED(kernel, bytes) cudaFuncSetAttribute((kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes))
 
 /* Where a kernel reports a fault: passed by value. code: ST_FAULT_*, or ST_FAULT_USER + i with the plugin's own text. */

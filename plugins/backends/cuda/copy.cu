@@ -41,15 +41,6 @@ extern "C" int cuda_run_fill(const st_queue *q, const cuda_walk *w, double value
     return st_cuda_launched(q, "fill");
 }
 
-/* Asked while the device is opened: is there code for it? */
-extern "C" int cuda_has_image(void)
-{
-    struct cudaFuncAttributes attributes;
-    bool good = cudaFuncGetAttributes(&attributes, fill_kernel) == cudaSuccess;
-    cudaGetLastError();
-    return good;
-}
-
 template <int N> KERNEL(CUDA_THREADS) copy_kernel(const cuda_walk w)
 {
     int64_t at[2], runs = w.n / N, step = (int64_t)gridDim.x * blockDim.x;

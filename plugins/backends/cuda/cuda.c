@@ -4,6 +4,7 @@
 #include "ops.h"
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { ALIGN = 256, TILE = 64 };
@@ -27,27 +28,66 @@ static int facts(const void *self, st_facts *f)
     return ST_OK;
 }
 
-/* The driver is asked without the runtime library, which this module does not need. */
-static int count_devices(void *driver, const char **why)
+/* ---- the driver, which is asked without the runtime library, since this module does not need that ---- */
+
+typedef struct driver {
+    int (*init)(unsigned), (*count)(int *), (*get)(int *device, int ordinal), (*name)(char *, int size, int device);
+    int (*attribute)(int *, int which, int device);
+} driver;
+enum { CAPABILITY_MAJOR = 75, CAPABILITY_MINOR }; /* numbers of the driver's interface */
+
+static const char *open_driver(driver *d)
 {
-    int (*init)(unsigned), (*get)(int *), n = 0;
-    void *init_at = dlsym(driver, "cuInit"), *get_at = dlsym(driver, "cuDeviceGetCount");
-    memcpy(&init, &init_at, sizeof init);
-    memcpy(&get, &get_at, sizeof get);
-    if (!init_at || !get_at) *why = "libcuda.so.1 is not the library of an NVIDIA driver";
-    else if (init(0)) *why = "the NVIDIA driver does not start (cuInit fails); nvidia-smi may say why";
-    else if (get(&n) || n < 1) *why = "the NVIDIA driver sees no GPU (CUDA_VISIBLE_DEVICES may hide them)";
-    else return n;
-    return 0;
+    static const char *const names[] = {"cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute"};
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *at; /* stays open: a driver does not unload well */
+    if (!library) return "there is no NVIDIA driver (libcuda.so.1 is not found)";
+    for (size_t i = 0; i < ST_COUNT(names); i++) {
+        if (!(at = dlsym(library, names[i]))) return "libcuda.so.1 is not the library of an NVIDIA driver";
+        memcpy((char *)d + i * sizeof at, &at, sizeof at);
+    }
+    return d->init(0) ? "the NVIDIA driver does not start (cuInit fails); nvidia-smi may say why" : NULL;
 }
 
 static int count(const void *self, const st_host *host, const char **why)
 {
+    driver d;
+    int n = 0;
+    if ((*why = open_driver(&d))) return 0;
     *why = "";
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); /* stays open: a driver does not unload well */
-    if (driver) return count_devices(driver, why);
-    *why = "there is no NVIDIA driver (libcuda.so.1 is not found)";
+    if (!d.count(&n) && n > 0) return n;
+    *why = "the NVIDIA driver sees no GPU (CUDA_VISIBLE_DEVICES may hide them)";
     return 0;
+}
+
+/* "sm_80" is machine code for 8.0 and what has the same first digit and a larger second, "compute_80" PTX for all that is
+ * later, "sm_90a" code for 9.0 alone, "sm_100f" for the family that begins there. */
+static int runs(const char *arch, int capability)
+{
+    int ptx = !strncmp(arch, "compute_", 8);
+    char *end;
+    long built = strtol(arch + (ptx ? 8 : 3), &end, 10);
+    if (!ptx && strncmp(arch, "sm_", 3)) return 0;
+    if (*end == 'a') return built == capability;
+    if (!ptx || *end == 'f') return built / 10 == capability / 10 && built <= capability;
+    return built <= capability;
+}
+
+static int accepts(const void *self, const st_host *host, int ordinal, const char *archs, st_error *error)
+{
+    driver d;
+    char name[128] = "";
+    int device, major, minor;
+    const char *why = open_driver(&d);
+    if (why) return host->fail(error, ST_E_DEVICE, __FILE__, __LINE__, "%s", why);
+    if (d.get(&device, ordinal) || d.name(name, sizeof name, device) || d.attribute(&major, CAPABILITY_MAJOR, device) ||
+        d.attribute(&minor, CAPABILITY_MINOR, device))
+        return host->fail(error, ST_E_DEVICE, __FILE__, __LINE__, "the NVIDIA driver says nothing of device %d", ordinal);
+    for (const char *at = archs; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (runs(at, 10 * major + minor)) return ST_OK;
+    host->fail(error, ST_E_ABI, __FILE__, __LINE__, "these kernels are built for %s, device %d is %s of compute capability %d.%d",
+               archs, ordinal, name, major, minor);
+    snprintf(error->hint, sizeof error->hint, "configure --with-cuda-arch=%d%d builds kernels for it", major, minor);
+    return ST_E_ABI;
 }
 
 static int open_device(void *self, const st_host *host, int ordinal, const st_kernels *kernels, st_device **out,
@@ -77,6 +117,7 @@ static int graph_free(st_graph *g) { return g->table->graph_free(g); }
 static int describe(const st_device *d, char *out, size_t n) { return d->table->describe(d, out, n); }
 static int memory(const st_device *d, size_t *left, size_t *all) { return d->table->memory(d, left, all); }
 
+
 static const st_backend_ops backend_ops = {
     .size = sizeof backend_ops,
     .ops = &ops,
@@ -101,6 +142,7 @@ static const st_backend_ops backend_ops = {
     .graph_free = graph_free,
     .describe = describe,
     .memory = memory,
+    .accepts = accepts,
 };
 
 static const st_param params[] = {

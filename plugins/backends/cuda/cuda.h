@@ -178,7 +178,6 @@ extern "C" {
 CUDA_DEVICE_ENTRIES(CUDA_DECLARE)
 CUDA_OP_ENTRIES(CUDA_DECLARE)
 void cuda_run_close(st_device *);
-int cuda_has_image(void); /* 1: this module holds code for the current device */
 /* c = act(from + bias) + beta c, behind a product */
 int cuda_finish(const st_queue *, const cuda_product *, const void *from, int64_t ld, int64_t stride, int32_t type,
                 float beta);

@@ -27,11 +27,6 @@ static int look_at(cuda_device *d, st_error *error)
     struct cudaDeviceProp p;
     ST_TRY(worded(d, "it cannot be selected", cudaSetDevice(d->ordinal), error));
     ST_TRY(worded(d, "its properties cannot be read", cudaGetDeviceProperties(&p, d->ordinal), error));
-    if (!cuda_has_image())
-        return d->host->fail(error, ST_E_DEVICE, __FILE__, __LINE__,
-                             "cuda device %d is %s of compute capability %d.%d; these kernels were built for %s "
-                             "(configure --with-cuda-arch=... builds for others)",
-                             d->ordinal, p.name, p.major, p.minor, d->archs);
     d->units = p.multiProcessorCount;
     d->gib = (double)p.totalGlobalMem / (1 << 30);
     snprintf(d->name, sizeof d->name, "%s (%d.%d)", p.name, p.major, p.minor);

@@ -301,19 +301,18 @@ static unsigned tiles_of(const cuda_grouped *g, int64_t size)
     return (unsigned)(rows * cuda_div_up(g->n, size));
 }
 
-template <bool A_ALONG, bool B_ALONG> static void launch(const st_queue *q, const cuda_grouped *g)
+template <bool A_ALONG, bool B_ALONG> static int launch(const st_queue *q, const cuda_grouped *g)
 {
-    ST_CUDA_SHARED((tensor_kernel<A_ALONG, B_ALONG>), SHARED_BYTES);
+    ST_TRY(st_cuda_shared(q, "grouped", (const void *)tensor_kernel<A_ALONG, B_ALONG>, SHARED_BYTES));
     tensor_kernel<A_ALONG, B_ALONG>
         <<<tiles_of(g, TILE), TILE_THREADS, SHARED_BYTES, st_cuda_stream(q)>>>(*g, st_cuda_faults_of(q));
+    return ST_OK;
 }
 
 extern "C" int cuda_run_grouped(const st_queue *q, const cuda_grouped *g)
 {
     if (!for_tensor_cores(g))
         plain_kernel<<<tiles_of(g, PLAIN), PLAIN_THREADS, 0, st_cuda_stream(q)>>>(*g, st_cuda_faults_of(q));
-    else if (g->sum) launch<false, false>(q, g);
-    else if (g->trans_b) launch<true, true>(q, g);
-    else launch<true, false>(q, g);
+    else ST_TRY((g->sum ? launch<false, false> : g->trans_b ? launch<true, true> : launch<true, false>)(q, g));
     return st_cuda_launched(q, "grouped");
 }
