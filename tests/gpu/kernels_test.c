@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kernels_test.c - see kernels_test.h. */
 #include "kernels_test.h"
-#include <dlfcn.h>
+#include "modules.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,16 +20,11 @@ int device_there(void)
 
 const st_kernels *open_kernels(const char *plugin, const char *backend)
 {
-    char path[4096];
-    const st_kernels *(*entry)(void);
-    const char *build = getenv("ST_BUILDDIR");
+    const char *why = "";
+    const st_kernels *kernels = module_kernels(plugin, backend, &why);
 
-    snprintf(path, sizeof path, "%s/plugins/.libs/%s-%s.so", build ? build : ".", plugin, backend);
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!handle) fail_msg("%s", dlerror());
-    *(void **)&entry = dlsym(handle, "st_kernels_v1");
-    assert_non_null(entry);
-    return entry();
+    if (!kernels) fail_msg("%s", why);
+    return kernels;
 }
 
 static void run_all(const st_cpu_pool *pool, int64_t n, void (*fn)(void *arg, int64_t i), void *arg)

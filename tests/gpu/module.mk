@@ -2,17 +2,18 @@
 # Ops of the cuda backend against the cpu backend, on a GPU; skipped, with the reason, where there is none. The programs link
 # nothing of CUDA.
 EXTRA_DIST += tests/gpu/narrow.sh tests/gpu/run.sh tests/gpu/peer_bf16.py
+gpu_modules = tests/gpu/modules.c tests/gpu/modules.h
 if HAVE_CUDA
 GPU_TESTS = tests/gpu/test_adamw tests/gpu/test_attention tests/gpu/test_loss tests/gpu/test_ops
 check_PROGRAMS += $(GPU_TESTS)
 TESTS += $(GPU_TESTS) tests/gpu/narrow.sh
-tests_gpu_test_adamw_SOURCES = tests/gpu/test_adamw.c tests/gpu/pairs.c tests/gpu/pairs.h
+tests_gpu_test_adamw_SOURCES = tests/gpu/test_adamw.c tests/gpu/pairs.c tests/gpu/pairs.h $(gpu_modules)
 tests_gpu_test_adamw_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_gpu_test_adamw_LDADD = $(CMOCKA_LIBS)
 tests_gpu_test_attention_SOURCES = tests/gpu/test_attention.c tests/gpu/attention_sides.c tests/gpu/attention_sides.h
 tests_gpu_test_attention_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_gpu_test_attention_LDADD = $(CMOCKA_LIBS)
-tests_gpu_test_loss_SOURCES = tests/gpu/test_loss.c tests/gpu/pairs.c tests/gpu/pairs.h
+tests_gpu_test_loss_SOURCES = tests/gpu/test_loss.c tests/gpu/pairs.c tests/gpu/pairs.h $(gpu_modules)
 tests_gpu_test_loss_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_gpu_test_loss_LDADD = $(CMOCKA_LIBS)
 tests_gpu_test_ops_SOURCES = \
@@ -24,6 +25,7 @@ tests_gpu_test_ops_SOURCES = \
   tests/gpu/cases_rows.c \
   tests/gpu/rig.c \
   tests/gpu/rig.h \
+  $(gpu_modules) \
   tests/gpu/test_ops.c
 tests_gpu_test_ops_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_gpu_test_ops_LDADD = $(CMOCKA_LIBS)
@@ -31,7 +33,7 @@ endif
 
 # Kernels of layers, positions and the encoder against those of the CPU. run_kernels.sh runs them and speed_gdn by hand.
 gpu_kernel_tests = tests/gpu/test_gdn_kernels tests/gpu/test_moe_kernels tests/gpu/test_position_kernels
-gpu_kernel_support = tests/gpu/kernels_test.c tests/gpu/kernels_test.h
+gpu_kernel_support = tests/gpu/kernels_test.c tests/gpu/kernels_test.h $(gpu_modules)
 gpu_kernel_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir) $(CUDA_CPPFLAGS:-I%=-isystem %) $(CMOCKA_CFLAGS)
 gpu_kernel_libs = $(CMOCKA_LIBS) -lcudart -lm
 if HAVE_CUDA

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pairs.c - see pairs.h. */
 #include "pairs.h"
-#include <dlfcn.h>
+#include "modules.h"
 #include <stdio.h>
 
 enum { BLOCKS = 64, ROUNDS = 5, RANDOM_BYTES = 32 << 20 };
@@ -13,20 +13,6 @@ static int n_pairs, n_blocks;
 static void *blocks[BLOCKS]; /* on the device */
 
 /* ---- both backends ---- */
-static int host_fail(st_error *e, int code, const char *file, int line, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    if (e) {
-        e->code = code;
-        vsnprintf(e->message, sizeof e->message, fmt, args);
-    }
-    va_end(args);
-    return code;
-}
-static void host_log(const st_host *host, uint32_t level, const char *who, const char *fmt, ...) {}
-static const st_host host = {.size = sizeof host, .log = host_log, .fail = host_fail};
-
 static side *side_of(const st_queue *q) { return (side *)((char *)(uintptr_t)q - offsetof(side, q)); }
 static void *take(const st_queue *q, size_t bytes)
 {
@@ -50,23 +36,12 @@ static int queue_fail(const st_queue *q, int code, const char *fmt, ...)
     return code;
 }
 
-static void *entry(const char *module, const char *name)
-{
-    const char *folder = getenv("ST_MODULES"), *build = getenv("ST_BUILDDIR");
-    char path[4096];
-    snprintf(path, sizeof path, "%s%s/%s.so", folder ? folder : build ? build : ".", folder ? "" : "/plugins/.libs",
-             module);
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!handle) print_message("%s\n", dlerror());
-    return handle ? dlsym(handle, name) : NULL;
-}
-
 static void open_side(side *s, const st_plugin *plugin, const st_kernels *kernels)
 {
     st_error e = {0};
     void *self = calloc(1, plugin->self_size + 1);
     s->backend = plugin->ops;
-    if (s->backend->open(self, &host, 0, kernels, &s->device, &e)) fail_msg("open: %s", e.message);
+    if (s->backend->open(self, &module_host, 0, kernels, &s->device, &e)) fail_msg("open: %s", e.message);
     free(self);
     s->q = (st_queue){.size = sizeof s->q, .layer = 7, .scratch = take, .count = add_count, .fail = queue_fail};
     assert_int_equal(s->backend->queue(s->device, 0, &s->q), ST_OK);
@@ -75,12 +50,15 @@ static void open_side(side *s, const st_plugin *plugin, const st_kernels *kernel
 
 int pairs_setup(void **state)
 {
-    st_plugin_fn mine = (st_plugin_fn)entry("cpu", "st_plugin_v1"), theirs = (st_plugin_fn)entry("cuda", "st_plugin_v1");
-    if (!mine || !theirs) return -1;
-    const st_kernels *(*kernels)(void) = (const st_kernels *(*)(void))entry("cuda-cuda", "st_kernels_v1");
-    if (!kernels) return -1;
-    open_side(&cpu, mine(), NULL);
-    open_side(&gpu, theirs(), kernels());
+    const char *why = "";
+    const st_plugin *mine = module_plugin("cpu", &why), *theirs = mine ? module_plugin("cuda", &why) : NULL;
+    const st_kernels *kernels = theirs ? module_kernels("cuda", "cuda", &why) : NULL;
+    if (!kernels) {
+        print_message("%s\n", why);
+        return -1;
+    }
+    open_side(&cpu, mine, NULL);
+    open_side(&gpu, theirs, kernels);
     return 0;
 }
 int pairs_teardown(void **state)
@@ -92,9 +70,9 @@ int pairs_teardown(void **state)
 bool pairs_gpu_there(void)
 {
     const char *why = "";
-    st_plugin_fn theirs = (st_plugin_fn)entry("cuda", "st_plugin_v1");
+    const st_plugin *theirs = module_plugin("cuda", &why);
 
-    if (!theirs || ((const st_backend_ops *)theirs()->ops)->count(NULL, &host, &why) > 0) return true;
+    if (!theirs || ((const st_backend_ops *)theirs->ops)->count(NULL, &module_host, &why) > 0) return true;
     printf("1..0 # SKIP no GPU: %s\n", why);
     return false;
 }

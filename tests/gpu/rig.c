@@ -1,34 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rig.c - see rig.h. */
 #include "rig.h"
-#include <dlfcn.h>
+#include "modules.h"
 #include <stdio.h>
 
 enum { BORDER = 256, GUARD = 0xa5 };
 static const size_t gpu_room = (size_t)3 << 30, cpu_room = (size_t)256 << 20;
 
-/* ---- host ---- */
-static int host_fail(st_error *e, int code, const char *file, int line, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    e->code = code;
-    vsnprintf(e->message, sizeof e->message, fmt, args);
-    va_end(args);
-    return code;
-}
-
-static void host_log(const st_host *host, uint32_t level, const char *who, const char *fmt, ...)
-{
-    va_list args;
-    if (level > 2) return;
-    va_start(args, fmt);
-    fprintf(stderr, "# %s: ", who);
-    vfprintf(stderr, fmt, args);
-    fprintf(stderr, "\n");
-    va_end(args);
-}
-
+/* ---- queues ---- */
 static side *side_of(const st_queue *q) { return (side *)(uintptr_t)q; }
 
 static void *take(const st_queue *q, size_t bytes)
@@ -56,31 +35,15 @@ static int queue_fail(const st_queue *q, int code, const char *fmt, ...)
 }
 
 /* ---- modules and devices ---- */
-static void *entry_of(const char *file, const char *symbol, const char **why)
-{
-    static char words[4200];
-    const char *dir = getenv("ST_BUILDDIR");
-    snprintf(words, sizeof words, "%s/plugins/.libs/%s", dir ? dir : ".", file);
-    void *module = dlopen(words, RTLD_NOW | RTLD_LOCAL), *entry = module ? dlsym(module, symbol) : NULL;
-    if (!entry) {
-        snprintf(words, sizeof words, "%s", dlerror());
-        *why = words;
-    }
-    return entry;
-}
-
-static bool open_side(side *s, const char *file, const st_host *host, const st_kernels *kernels, const char **why)
+static bool open_side(side *s, const char *module, const st_kernels *kernels, const char **why)
 {
     static st_error e;
-    st_plugin_fn get;
-    void *entry = entry_of(file, "st_plugin_v1", why);
-    if (!entry) return false;
-    memcpy(&get, &entry, sizeof get);
-    s->plugin = get();
+    s->plugin = module_plugin(module, why);
+    if (!s->plugin) return false;
     s->backend = s->plugin->ops;
-    if (s->backend->count(NULL, host, why) < 1) return false;
+    if (s->backend->count(NULL, &module_host, why) < 1) return false;
     void *self = calloc(1, s->plugin->self_size);
-    int rc = s->backend->open(self, host, 0, kernels, &s->device, &e);
+    int rc = s->backend->open(self, &module_host, 0, kernels, &s->device, &e);
     free(self);
     if (rc) *why = e.message;
     s->q = (st_queue){.size = sizeof s->q, .layer = 7, .scratch = take, .count = add_count, .fail = queue_fail};
@@ -90,12 +53,8 @@ static bool open_side(side *s, const char *file, const st_host *host, const st_k
 gpu *gpu_open(const char **why)
 {
     gpu *g = calloc(1, sizeof *g);
-    const st_kernels *(*kernels)(void);
-    g->host = (st_host){.size = sizeof g->host, .log = host_log, .fail = host_fail};
-    void *entry = entry_of("cuda-cuda.so", "st_kernels_v1", why);
-    if (entry) memcpy(&kernels, &entry, sizeof kernels);
-    if (!entry || !open_side(&g->gpu, "cuda.so", &g->host, kernels(), why) ||
-        !open_side(&g->cpu, "cpu.so", &g->host, NULL, why)) {
+    const st_kernels *kernels = module_kernels("cuda", "cuda", why);
+    if (!kernels || !open_side(&g->gpu, "cuda", kernels, why) || !open_side(&g->cpu, "cpu", NULL, why)) {
         free(g);
         return NULL;
     }
@@ -335,6 +294,20 @@ static void run_on_gpu(gpu *g, const char *op, gpu_call call, const void *args)
     wait(g);
 }
 
+static st_fault fault_of(gpu *g)
+{
+    st_fault fault;
+    transfer(g, &fault, g->fault, sizeof fault);
+    return fault;
+}
+
+static void run_without_fault(gpu *g, const char *op, gpu_call call, const void *args)
+{
+    run_on_gpu(g, op, call, args);
+    st_fault f = fault_of(g);
+    if (f.code) fail_msg("%s: fault %u of layer %d (%lld, %lld)", op, f.code, f.layer, (long long)f.a, (long long)f.b);
+}
+
 static void check_guards(const gpu *g, const char *op, int i, const unsigned char *bytes)
 {
     const pair *p = &g->t[i];
@@ -367,10 +340,10 @@ void gpu_check(gpu *g, const char *op, gpu_call call, const void *args, double f
     r->limit = fmax(r->limit, limit);
     if (call_side(g, true, true, call, args)) fail_msg("%s, planning: %s", op, g->gpu.message);
     size_t planned = g->gpu.taken;
-    run_on_gpu(g, op, call, args);
+    run_without_fault(g, op, call, args);
     if (g->gpu.taken != planned) fail_msg("%s: planned %zu bytes of workspace, took %zu", op, planned, g->gpu.taken);
     for (int i = 0; i < g->n; i++) first[i] = download(g, i);
-    run_on_gpu(g, op, call, args);
+    run_without_fault(g, op, call, args);
     if (call_side(g, false, false, call, args)) fail_msg("%s on the cpu: %s", op, g->cpu.message);
     for (int i = 0; i < g->n; i++) {
         unsigned char *second = download(g, i);
@@ -390,9 +363,8 @@ void gpu_check(gpu *g, const char *op, gpu_call call, const void *args, double f
 
 void gpu_faults(gpu *g, gpu_call call, const void *args, uint32_t code)
 {
-    st_fault fault;
     run_on_gpu(g, "fault", call, args);
-    transfer(g, &fault, g->fault, sizeof fault);
+    st_fault fault = fault_of(g);
     assert_int_equal(fault.code, code);
     assert_int_equal(fault.layer, 7);
     memset(&g->cpu_fault, 0, sizeof g->cpu_fault);

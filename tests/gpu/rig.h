@@ -37,7 +37,6 @@ typedef struct pair {
 typedef struct row { const char *op; int32_t type; double error, limit, ms, flops, bytes; } row;
 typedef struct gpu {
     side cpu, gpu;
-    st_host host;
     st_fault *fault;          /* on the GPU */
     st_fault cpu_fault;
     int32_t type;             /* ST_F32 or ST_BF16 */

@@ -17,5 +17,6 @@ for test in adamw attention loss ops; do
         status=1
     fi
 done
+"$ST_BUILDDIR/tests/gpu/test_loss" --times || status=1
 sh "$(dirname "$0")/run_kernels.sh" "$ST_BUILDDIR" || status=1
 exit $status

@@ -253,7 +253,7 @@ static void conv_agrees(void **state)
 
 typedef struct gate_data {
     int32_t type, tokens, heads, stride;
-    array *in, *a_log, *dt_bias, *beta, *g, *dbeta, *dg, *din, *da_log, *ddt_bias;
+    array *in, *a_log, *dt_bias, *beta, *g, *dbeta, *dg, *db, *da, *da_log, *ddt_bias;
     void *work, *cpu_work;
 } gate_data;
 static int run_gate(void *ctx, int device)
@@ -274,8 +274,8 @@ static int run_gate(void *ctx, int device)
                         .work = device ? d->work : d->cpu_work,
                         .dbeta = on(d->dbeta, device),
                         .dg = on(d->dg, device),
-                        .db = on(d->din, device),
-                        .da = column(d->din, device, d->heads),
+                        .db = on(d->db, device),
+                        .da = on(d->da, device),
                         .da_log = on(d->da_log, device),
                         .ddt_bias = on(d->ddt_bias, device),
                         .dstride = d->stride};
@@ -296,7 +296,8 @@ static void gate_one(const char *title, int32_t type, int tokens, int heads)
     d.dg = input(&s, n, 1, 1);
     d.beta = result(&s, "beta", n, 1, 0, 1e-5);
     d.g = result(&s, "g", n, 1, 0, 1e-5);
-    d.din = result(&s, "db da", (int64_t)tokens * d.stride, 0, 0, bound);
+    d.db = result(&s, "db", (int64_t)tokens * d.stride, 0, 0, bound);
+    d.da = result(&s, "da", (int64_t)tokens * d.stride, 0, 0, bound);
     d.da_log = result(&s, "da_log", heads, 1, 1, 1e-5);
     d.ddt_bias = result(&s, "ddt_bias", heads, 1, 1, 1e-5);
     const int64_t work = gdn_gate_bwd_work(tokens, heads);

@@ -386,12 +386,14 @@ static void times(void **state)
     time_lookup();
 }
 
-int main(void)
+int main(int argc, char **argv) /* --times: they take gigabytes and seconds, so `make check` does not */
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest only_times[] = {cmocka_unit_test(times)}, tests[] = {
         cmocka_unit_test(lookup), cmocka_unit_test(xent),    cmocka_unit_test(xent_faults), cmocka_unit_test(xent_cut),
-        cmocka_unit_test(adamw),  cmocka_unit_test(grouped), cmocka_unit_test(times),
+        cmocka_unit_test(adamw),  cmocka_unit_test(grouped),
     };
     if (!pairs_gpu_there()) return 0;
+    if (argc > 1 && !strcmp(argv[1], "--times"))
+        return cmocka_run_group_tests_name("gpu loss, times", only_times, pairs_setup, pairs_teardown);
     return cmocka_run_group_tests_name("gpu loss", tests, pairs_setup, pairs_teardown);
 }
