@@ -255,7 +255,7 @@ int cuda_attention_library(const st_queue *q, const cuda_attn *a, int *done)
     cuda_device *d = cuda_device_of(q);
     const cuda_lane *lane = cuda_lane_of(q);
     *done = 0;
-    if (!d->attn_library || !a->room) return ST_OK;
+    if (!lane || !d->attn_library || !a->room) return ST_OK;
     const attn_plan *plan = plan_for(d, a);
     if (!plan || !plan->plan) return ST_OK;
     cuda_attn_lists lists = lists_in(a);

@@ -58,6 +58,14 @@ int cuda_run_open(const st_host *host, int ordinal, const st_kernels *kernels, c
     return ST_OK;
 }
 
+static void free_lane(cuda_lane *lane)
+{
+    if (lane->handle) cublasLtDestroy(lane->handle);
+    if (lane->workspace) cudaFree(lane->workspace);
+    if (lane->stream) cudaStreamDestroy(lane->stream);
+    memset(lane, 0, sizeof *lane);
+}
+
 void cuda_run_close(st_device *device)
 {
     cuda_device *d = (cuda_device *)device;
@@ -69,11 +77,7 @@ void cuda_run_close(st_device *device)
         free(d->events);
         d->events = next;
     }
-    for (int i = 0; i < d->n_lanes; i++) {
-        cublasLtDestroy(d->lane[i].handle);
-        cudaFree(d->lane[i].workspace);
-        cudaStreamDestroy(d->lane[i].stream);
-    }
+    for (int i = 0; i < d->n_lanes; i++) free_lane(&d->lane[i]);
     free(d->plans);
     free(d);
 }
@@ -103,8 +107,11 @@ int cuda_run_alloc(st_device *device, uint32_t kind, size_t bytes, void **out)
         return ST_OK;
     }
     ST_TRY(said(d, "device memory", cudaMalloc(out, room)));
-    ST_TRY(said(d, "device memory", cudaMemset(*out, 0, room)));
-    return said(d, "device memory", cudaStreamSynchronize(NULL)); /* our streams do not wait for the one that it runs on */
+    cudaError_t e = cudaMemset(*out, 0, room);
+    if (e == cudaSuccess) e = cudaStreamSynchronize(NULL); /* our streams do not wait for the one that it runs on */
+    if (e != cudaSuccess) cudaFree(*out);
+    if (e != cudaSuccess) *out = NULL;
+    return said(d, "device memory", e);
 }
 
 int cuda_run_free(st_device *device, uint32_t kind, void *p)
@@ -126,20 +133,28 @@ int cuda_run_set(const st_queue *q, void *dst, int byte, size_t bytes)
 }
 
 /* ---- queues ---- */
-int cuda_run_queue(st_device *device, int priority, st_queue *out)
+static int make_lane(const cuda_device *d, int priority, cuda_lane *lane)
 {
-    cuda_device *d = (cuda_device *)device;
-    cuda_lane *lane = &d->lane[d->n_lanes];
     int least = 0, greatest = 0;
-    if (d->n_lanes == CUDA_LANES) return ST_E_NOMEM;
     cudaDeviceGetStreamPriorityRange(&least, &greatest); /* 0 and a negative number: a higher priority is lower */
     ST_TRY(said(d, "stream", cudaStreamCreateWithPriority(&lane->stream, cudaStreamNonBlocking,
                                                           -priority < greatest ? greatest : -priority)));
     ST_TRY(said(d, "workspace of a stream", cudaMalloc(&lane->workspace, CUDA_LANE_WORKSPACE)));
     cublasStatus_t status = cublasLtCreate(&lane->handle);
-    if (status != CUBLAS_STATUS_SUCCESS) {
-        if (d->host->log) d->host->log(d->host, 1, "cuda", "cublasLtCreate: %s", cublasLtGetStatusString(status));
-        return ST_E_DEVICE;
+    if (status == CUBLAS_STATUS_SUCCESS) return ST_OK;
+    if (d->host->log) d->host->log(d->host, 1, "cuda", "cublasLtCreate: %s", cublasLtGetStatusString(status));
+    return ST_E_DEVICE;
+}
+
+int cuda_run_queue(st_device *device, int priority, st_queue *out)
+{
+    cuda_device *d = (cuda_device *)device;
+    if (d->n_lanes == CUDA_LANES) return ST_E_NOMEM;
+    cuda_lane *lane = &d->lane[d->n_lanes];
+    int rc = make_lane(d, priority, lane);
+    if (rc != ST_OK) {
+        free_lane(lane);
+        return rc;
     }
     d->n_lanes++;
     out->size = sizeof *out;

@@ -41,11 +41,11 @@ ST_FN void cuda_attn_library_open(cuda_device *d, int wanted)
 ST_FN void cuda_attn_library_close(cuda_device *d) {}
 #endif
 ST_FN cuda_device *cuda_device_of(const st_queue *q) { return (cuda_device *)q->device; }
-ST_FN const cuda_lane *cuda_lane_of(const st_queue *q)
+ST_FN const cuda_lane *cuda_lane_of(const st_queue *q) /* NULL: not a queue of this device */
 {
     const cuda_device *d = cuda_device_of(q);
-    for (int i = 1; i < d->n_lanes; i++)
+    for (int i = 0; i < d->n_lanes; i++)
         if (d->lane[i].stream == q->stream) return &d->lane[i];
-    return &d->lane[0];
+    return NULL;
 }
 #endif

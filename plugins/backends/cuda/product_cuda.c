@@ -151,6 +151,7 @@ int cuda_run_product(const st_queue *q, const cuda_product *p)
         lib.beta = 0;
     }
     if (p->k) {
+        if (!cuda_lane_of(q)) return q->fail(q, ST_E_INTERNAL, "gemm: the stream is none of this device's queues");
         cublasStatus_t s = multiply(q, &lib, with_bias ? p->bias : NULL);
         if (s != CUBLAS_STATUS_SUCCESS)
             return q->fail(q, ST_E_DEVICE, "gemm: cuBLASLt cannot multiply %lld x %lld by %lld x %lld of %s into %s: %s",
