@@ -66,6 +66,7 @@ typedef struct model_part {
     int32_t trained;               /* some weight of it (norm included) is trained                           */
     uint64_t seed;
     double flops;                  /* counted by planning                                                    */
+    const char *range[4];          /* names for tools, by MODEL_*; NULL: not asked for yet                    */
 } model_part;
 
 typedef struct model_weight {
@@ -138,7 +139,7 @@ typedef struct context {           /* who is running; saved on entry of a nested
     const void *kernels;
     size_t scratch;
     uint64_t seed;
-    int32_t layer, depth, train, dry, muted;
+    int32_t layer, depth, train, dry, muted, range; /* range: one was opened for tools            */
     uint32_t drop;
 } context;
 
@@ -338,7 +339,8 @@ int model_timers_end(st_model *);
 
 /* step_api.c, linear.c */
 const st_step_api *model_step_api(void);
-void model_enter(st_model *, model_part *, frame *, context *saved);
+enum { MODEL_FORWARD, MODEL_BACKWARD, MODEL_LOSS, MODEL_UPDATE }; /* why a part is entered */
+void model_enter(st_model *, model_part *, int32_t why, frame *, context *saved);
 void model_leave(st_model *, const context *saved);
 int model_fail(st_model *, int code, const char *fmt, ...) ST_PRINTF(3, 4);
 int model_linear(st_step *, const st_linear_args *);

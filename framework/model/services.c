@@ -30,7 +30,7 @@ static int position_embed(st_model *m, const st_tensor *x, int backward)
     int rc = ST_OK;
 
     if (!m->position_part || !(backward ? m->position_ops.embed_bwd : m->position_ops.embed)) return ST_OK;
-    model_enter(m, m->position_part, NULL, &saved);
+    model_enter(m, m->position_part, MODEL_FORWARD, NULL, &saved);
     rc = backward ? m->position_ops.embed_bwd(m->position.self, &m->run.s, &m->row.pos, x)
                   : m->position_ops.embed(m->position.self, &m->run.s, &m->row.pos, x);
     if (rc != ST_OK) model_fail(m, rc, "the position failed");
@@ -132,7 +132,7 @@ int model_tables(st_model *m)
     context saved;
 
     if (!m->n_tables) return m->run.s.status;
-    model_enter(m, m->position_part, NULL, &saved);
+    model_enter(m, m->position_part, MODEL_FORWARD, NULL, &saved);
     for (int32_t i = 0; i < m->n_tables && m->run.s.status == ST_OK; i++) {
         st_rotary t = m->run.s.api->rotary(&m->run.s, i);
         int rc = m->position_ops.tables(m->position.self, &m->run.s, m->tables[i].head_dim, &m->row.pos, &t);

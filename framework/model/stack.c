@@ -102,7 +102,7 @@ static int layer_forward(st_model *m, model_stack *st, int32_t i, frame *f, int 
 
     f->keep_mark = m->keep.used;
     model_open_part(m, p, 0);
-    model_enter(m, p, f, &saved);
+    model_enter(m, p, MODEL_FORWARD, f, &saved);
     set_train(m, kept);
     f->r = kept ? model_keep(m, m->dtype, st->rows, st->hidden) : *rbuf;
     f->rstd = keep_stat(m, st, kept, 1);
@@ -191,7 +191,7 @@ static int layer_backward(st_model *m, model_stack *st, int32_t i, frame *f, con
     int rc;
 
     model_open_part(m, p, 1);
-    model_enter(m, p, f, &saved);
+    model_enter(m, p, MODEL_BACKWARD, f, &saved);
     set_train(m, 1);
     n = model_scratch(m, m->dtype, st->rows, st->hidden);
     norm(m, st, p->norm, p->norm_bias, &f->r, NULL, NULL, &n, NULL, NULL);

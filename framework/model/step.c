@@ -29,7 +29,7 @@ void model_start(st_model *m)
                      .backend = m->backend.plugin->name};
     r->m = m;
     r->launch = NULL;
-    r->op_open = r->lanes = 0;
+    r->op_open = r->lanes = r->now.range = 0;
     r->now.part = m->host;
     r->now.row = &m->row;
     r->now.layer = -1;
@@ -95,7 +95,7 @@ static int encode(st_model *m)
 
     if (!m->shape.media) return m->run.s.status;
     m->run.features = model_scratch(m, m->dtype, m->shape.caps.rows, m->stack_keys.hidden);
-    model_enter(m, m->encoder_part, &m->encoder_frame, &saved);
+    model_enter(m, m->encoder_part, MODEL_FORWARD, &m->encoder_frame, &saved);
     m->run.now.train = m->run.s.train = saved.train && m->encoder_trained;
     for (int i = 0; i < MODEL_SLOTS; i++) m->encoder_frame.slot[i] = st_absent();
     rc = m->run.s.status == ST_OK ? m->encoder_ops.forward(m->encoder.self, &m->run.s, &m->batch, &m->run.features)
@@ -113,7 +113,7 @@ static int encode_bwd(st_model *m)
     int rc;
 
     if (!m->encoder_trained || m->run.s.status != ST_OK) return m->run.s.status;
-    model_enter(m, m->encoder_part, &m->encoder_frame, &saved);
+    model_enter(m, m->encoder_part, MODEL_BACKWARD, &m->encoder_frame, &saved);
     rc = m->encoder_ops.backward(m->encoder.self, &m->run.s, &m->batch, &m->run.d_features);
     if (rc != ST_OK) model_fail(m, rc, "backward failed (%s)", st_code_name(rc));
     model_leave(m, &saved);
@@ -125,7 +125,7 @@ static int losses(st_model *m, const st_tensor *h, const st_tensor *dh)
     for (int32_t i = 0; i < m->n_heads && m->run.s.status == ST_OK; i++) {
         context saved;
         int rc;
-        model_enter(m, m->head_parts[i], NULL, &saved);
+        model_enter(m, m->head_parts[i], MODEL_LOSS, NULL, &saved);
         rc = m->head_ops[i].loss(m->heads[i].self, &m->run.s, h, dh);
         if (rc != ST_OK) model_fail(m, rc, "the loss failed (%s)", st_code_name(rc));
         model_leave(m, &saved);
@@ -222,7 +222,7 @@ int model_finish_step(st_model *m)
         context saved;
         int rc;
         if (p->kind != ST_KIND_LAYER || !p->layer.finish_step) continue;
-        model_enter(m, p, NULL, &saved);
+        model_enter(m, p, MODEL_UPDATE, NULL, &saved);
         rc = p->layer.finish_step(p->self, &m->run.s);
         if (rc != ST_OK) model_fail(m, rc, "the end of the step failed (%s)", st_code_name(rc));
         model_leave(m, &saved);
@@ -235,7 +235,7 @@ int model_update(st_model *m)
     context saved;
     int rc;
 
-    model_enter(m, m->optimizer_part, NULL, &saved);
+    model_enter(m, m->optimizer_part, MODEL_UPDATE, NULL, &saved);
     rc = m->run.s.status == ST_OK ? m->optimizer_ops.update(m->optimizer.self, &m->run.s, m->units, m->n_units)
                                   : m->run.s.status;
     if (rc != ST_OK) model_fail(m, rc, "the update failed (%s)", st_code_name(rc));
@@ -432,7 +432,7 @@ static int layer_forward_alone(st_model *m, model_part *p, frame *f, const st_te
     context saved;
 
     model_open_part(m, p, 0);
-    model_enter(m, p, f, &saved);
+    model_enter(m, p, MODEL_FORWARD, f, &saved);
     m->run.now.train = m->run.s.train = train;
     model_call_forward(m, p, f, x, y, 0, 0);
     model_leave(m, &saved);
@@ -449,7 +449,7 @@ static int layer_backward_alone(st_model *m, model_part *p, frame *f, const st_t
     int rc;
 
     model_open_part(m, p, 1);
-    model_enter(m, p, f, &saved);
+    model_enter(m, p, MODEL_BACKWARD, f, &saved);
     m->run.now.train = m->run.s.train = 1;
     rc = m->run.s.status == ST_OK ? p->layer.backward(p->self, &m->run.s, x, dy, dx) : m->run.s.status;
     if (rc != ST_OK) model_fail(m, rc, "backward failed (%s)", st_code_name(rc));

@@ -158,8 +158,27 @@ static void apply(st_model *m)
     for (int i = 0; i < ST_LANES; i++) m->queues[i].q.layer = c->part ? c->part->id : -1;
 }
 
+/* "forward 3 G gated_delta_net": a layer of the trunk by its index, others by their path. */
+static const char *range_name(st_model *m, model_part *p, int32_t why)
+{
+    static const char *const words[] = {"forward", "backward", "loss", "update"};
+    const char *path = !strncmp(p->path, "layers.", 7) ? p->path + 7 : p->path;
+    const char symbol[] = {' ', p->proto->symbol, 0};
+
+    if (!p->range[why])
+        p->range[why] = st_arena_printf(m->arena, "%s %s%s %s", words[why], path, symbol[1] ? symbol : "",
+                                        p->proto->plugin->name);
+    return p->range[why];
+}
+
+static int32_t open_range(st_model *m, model_part *p, int32_t why)
+{
+    const char *name = m->be.range_push && m->device && !m->run.planning && p->proto ? range_name(m, p, why) : NULL;
+    return name && m->be.range_push(m->device, name) == ST_OK;
+}
+
 /* Until model_leave, calls on the step are this part's; its scratch ends with it. */
-void model_enter(st_model *m, model_part *p, frame *f, context *saved)
+void model_enter(st_model *m, model_part *p, int32_t why, frame *f, context *saved)
 {
     context *c = &m->run.now;
 
@@ -171,6 +190,7 @@ void model_enter(st_model *m, model_part *p, frame *f, context *saved)
     c->drop = p->drop;
     c->layer = p->index;
     c->depth = p->stack ? p->stack->depth : 0;
+    c->range = open_range(m, p, why);
     c->seed = p->seed + 0x9e3779b97f4a7c15u * (uint64_t)(m->run.s.micro + 1);
     apply(m);
 }
@@ -181,6 +201,7 @@ void model_leave(st_model *m, const context *saved)
 
     if (m->run.lanes) s->api->lane(s, ST_LANE_JOIN, ST_LANE_SIDE);
     m->scratch.used = m->run.now.scratch;
+    if (m->run.now.range) (void)m->be.range_pop(m->device);
     m->run.now = *saved;
     apply(m);
 }

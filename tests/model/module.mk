@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 model_tests = tests/model/test_ahead tests/model/test_build tests/model/test_experts tests/model/test_family tests/model/test_groups tests/model/test_images tests/model/test_older \
-  tests/model/test_shares tests/model/test_step tests/model/test_wrong
+  tests/model/test_ranges tests/model/test_shares tests/model/test_step tests/model/test_wrong
 model_fixture = tests/model/fixture.c tests/model/fixture.h
 if HAVE_CMOCKA
 check_PROGRAMS += $(model_tests)
@@ -32,6 +32,9 @@ tests_model_test_shares_LDADD = $(TEST_LIBS)
 tests_model_test_step_SOURCES = tests/model/test_step.c $(model_fixture)
 tests_model_test_step_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_model_test_step_LDADD = $(TEST_LIBS)
+tests_model_test_ranges_SOURCES = tests/model/test_ranges.c $(model_fixture)
+tests_model_test_ranges_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_model_test_ranges_LDADD = $(TEST_LIBS)
 tests_model_test_wrong_SOURCES = tests/model/test_wrong.c $(model_fixture)
 tests_model_test_wrong_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_model_test_wrong_LDADD = $(TEST_LIBS)

@@ -117,6 +117,8 @@ static int graph_free(st_graph *g) { return g->table->graph_free(g); }
 static int describe(const st_device *d, char *out, size_t n) { return d->table->describe(d, out, n); }
 static int memory(const st_device *d, size_t *left, size_t *all) { return d->table->memory(d, left, all); }
 
+static int range_push(st_device *d, const char *name) { return d->table->range_push(d, name); }
+static int range_pop(st_device *d) { return d->table->range_pop(d); }
 
 static const st_backend_ops backend_ops = {
     .size = sizeof backend_ops,
@@ -143,6 +145,8 @@ static const st_backend_ops backend_ops = {
     .describe = describe,
     .memory = memory,
     .accepts = accepts,
+    .range_push = range_push,
+    .range_pop = range_pop,
 };
 
 static const st_param params[] = {

@@ -136,7 +136,9 @@ ST_FN size_t cuda_attn_room(int64_t spans) { return CUDA_ATTN_LISTS * cuda_attn_
     X(replay, (const st_queue *, st_graph *)) \
     X(graph_free, (st_graph *)) \
     X(describe, (const st_device *, char *out, size_t n)) \
-    X(memory, (const st_device *, size_t *left, size_t *all))
+    X(memory, (const st_device *, size_t *left, size_t *all)) \
+    X(range_push, (st_device *, const char *name)) \
+    X(range_pop, (st_device *))
 
 #define CUDA_OP_ENTRIES(X) \
     X(fill, (const st_queue *, const cuda_walk *, double value)) \
