@@ -32,7 +32,7 @@ tests_gpu_test_ops_LDADD = $(CMOCKA_LIBS)
 endif
 
 # Kernels of layers, positions and the encoder against those of the CPU. run_kernels.sh runs them and speed_gdn by hand.
-gpu_kernel_tests = tests/gpu/test_gdn_kernels tests/gpu/test_moe_kernels tests/gpu/test_position_kernels
+gpu_kernel_tests = tests/gpu/test_gdn_kernels tests/gpu/test_moe_kernels tests/gpu/test_muon_kernels tests/gpu/test_position_kernels
 gpu_kernel_support = tests/gpu/kernels_test.c tests/gpu/kernels_test.h $(gpu_modules)
 gpu_kernel_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir) $(CUDA_CPPFLAGS:-I%=-isystem %) $(CMOCKA_CFLAGS)
 gpu_kernel_libs = $(CMOCKA_LIBS) -lcudart -lm
@@ -60,6 +60,10 @@ tests_gpu_test_moe_kernels_SOURCES = tests/gpu/test_moe_kernels.c $(gpu_kernel_s
 tests_gpu_test_moe_kernels_CPPFLAGS = $(gpu_kernel_cppflags)
 tests_gpu_test_moe_kernels_LDFLAGS = $(CUDA_LDFLAGS)
 tests_gpu_test_moe_kernels_LDADD = $(gpu_kernel_libs)
+tests_gpu_test_muon_kernels_SOURCES = tests/gpu/test_muon_kernels.c $(gpu_kernel_support)
+tests_gpu_test_muon_kernels_CPPFLAGS = $(gpu_kernel_cppflags)
+tests_gpu_test_muon_kernels_LDFLAGS = $(CUDA_LDFLAGS)
+tests_gpu_test_muon_kernels_LDADD = $(gpu_kernel_libs)
 tests_gpu_test_position_kernels_SOURCES = tests/gpu/test_position_kernels.c $(gpu_kernel_support)
 tests_gpu_test_position_kernels_CPPFLAGS = $(gpu_kernel_cppflags)
 tests_gpu_test_position_kernels_LDFLAGS = $(CUDA_LDFLAGS)

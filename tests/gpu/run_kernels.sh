@@ -5,7 +5,7 @@
 ST_BUILDDIR=$(cd "${1:-.}" && pwd) || exit 1
 export ST_BUILDDIR
 failed=0
-for program in test_wgmma test_gdn_kernels test_moe_kernels test_position_kernels speed_gdn; do
+for program in test_wgmma test_gdn_kernels test_moe_kernels test_muon_kernels test_position_kernels speed_gdn; do
     echo "== $program"
     "$ST_BUILDDIR/tests/gpu/$program" || failed=$((failed + 1))
 done
