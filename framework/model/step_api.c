@@ -286,10 +286,11 @@ static st_tensor api_kept(st_step *s, int32_t slot)
 
 static size_t api_mark(st_step *s) { return run_of(s)->m->scratch.used; }
 
+/* What side lanes may still use stays taken; the release behind their join, or the call's end, gives it back. */
 static void api_release(st_step *s, size_t mark)
 {
     model_run *r = run_of(s);
-    if (mark >= r->now.scratch && mark <= r->m->scratch.used) r->m->scratch.used = mark;
+    if (mark >= r->now.scratch && mark <= r->m->scratch.used) r->m->scratch.used = r->lanes ? r->m->scratch.used : mark;
     else model_fail(r->m, ST_E_INTERNAL, "releases a mark that is not its own");
 }
 

@@ -101,7 +101,7 @@ static int forward(const void *self, st_step *s, const st_tensor *x, const st_te
 {
     const delta *m = self;
     const columns c = columns_of(m);
-    const st_tensor states = st_keep(s, STATES, s->acc_dtype, state_rows(m, s), m->key_dim * m->value_dim);
+    const st_tensor states = st_keep(s, STATES, s->dtype, state_rows(m, s), m->key_dim * m->value_dim);
     gdn_rule a = rule_args(m, s, x, &states);
 
     if (x->dtype != s->dtype || y->dtype != s->dtype)
@@ -121,7 +121,7 @@ static int backward(const void *self, st_step *s, const st_tensor *x, const st_t
     st_tensor states = st_kept(s, STATES);
     const int again = !states.data;
     if (!dx->data) return s->status;
-    if (again) states = st_scratch(s, s->acc_dtype, state_rows(m, s), m->key_dim * m->value_dim);
+    if (again) states = st_scratch(s, s->dtype, state_rows(m, s), m->key_dim * m->value_dim);
     gdn_rule_bwd b = {.f = rule_args(m, s, x, &states),
                       .dout = dy->data,
                       .dq = dx->data,

@@ -40,6 +40,7 @@ enum {
     OWN, /* in a step, seen while planning */
     LAUNCH,
     UNPLANNED,
+    LANE_MEMORY,
     CONTRIBUTION,
     FAULT_OWN,
     FAULT_FULL,
@@ -108,6 +109,21 @@ static void raise_fault(st_step *s, uint32_t code)
     if (!s->q->planning && !s->q->fault->code) *s->q->fault = (st_fault){code, s->q->layer, 3, 2};
 }
 
+/* What a side lane works on is not given back before it is joined. */
+static void lane_memory(st_step *s, const st_tensor *x)
+{
+    size_t mark = st_mark(s);
+    (void)st_lane(s, ST_LANE_ENTER, ST_LANE_SIDE);
+    st_tensor own = st_scratch(s, s->dtype, x->dim[0], x->dim[1]);
+    (void)ST_OP(s, copy, x, &own);
+    (void)st_lane(s, ST_LANE_LEAVE, ST_LANE_SIDE);
+    st_release(s, mark);
+    if (st_mark(s) == mark) (void)ST_FAIL(s, ST_E_INTERNAL, "memory of a running lane is free");
+    (void)st_lane(s, ST_LANE_JOIN, ST_LANE_SIDE);
+    st_release(s, mark);
+    if (st_mark(s) != mark) (void)ST_FAIL(s, ST_E_INTERNAL, "memory of a joined lane stays");
+}
+
 static void ask(const wrong *m, st_step *s)
 {
     switch (m->fault) {
@@ -142,6 +158,7 @@ static int forward(const void *self, st_step *s, const st_tensor *x, const st_te
     st_tensor other = st_rows(*y, 0, 1);
 
     ask(m, s);
+    if (m->fault == LANE_MEMORY) lane_memory(s, x);
     (void)st_lane(s, ST_LANE_ENTER, ST_LANE_SIDE);
     (void)ST_OP(s, copy, x, m->fault == COPY ? &other : y);
     (void)st_lane(s, ST_LANE_LEAVE, ST_LANE_SIDE);
@@ -162,7 +179,7 @@ static const st_param params[] = {
         wrong, fault, "none",
         "none|no_name|bad_name|twice|no_dims|zero_dim|section_dim|section_sum|cut_group|init|call|constant|shared|"
         "tiles|many_tiles|rotary|accum|stack|stack_rotary|silent|weight|section|slot|memory|mark|lane|lane_call|"
-        "scalar|tiles_id|rotary_id|accum_id|total_id|metric_id|copy|own|launch|unplanned|contribution|"
+        "scalar|tiles_id|rotary_id|accum_id|total_id|metric_id|copy|own|launch|unplanned|lane_memory|contribution|"
         "fault_own|fault_full|fault_odd",
         0, "what is wrong"),
 };
