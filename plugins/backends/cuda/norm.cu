@@ -146,8 +146,12 @@ template <typename T> DEVICE void copy_pack(uint4 *to, const cuda_view &from, co
 #pragma unroll
     for (int i = 0; i < stages<T>::parts; i++) { /* zeros where there is nothing */
         uint32_t shared = (uint32_t)__cvta_generic_to_shared(to + i * CUDA_THREADS);
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                     ::"r"(shared), "l"((const uint4 *)at + i), "r"(col < p.cols ? 16 : 0) : "memory");
+        const uint4 *part = (const uint4 *)at + i;
+        const uint32_t bytes = col < p.cols ? 16 : 0;
+        if (stages<T>::parts == 1)
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(part), "r"(bytes) : "memory");
+        else /* the other half of what is fetched is asked for next: it is in the first cache then */
+            asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(part), "r"(bytes) : "memory");
     }
 }
 template <typename T> DEVICE void staged(const uint4 *from, float *x)
@@ -196,6 +200,51 @@ DEVICE void put_part(const cuda_norm &a, int which, const float (*sum)[CUDA_WIDE
     }
 }
 
+/* Sums of a row: of g xhat, and of g; what the row adds to dw and db. */
+template <typename T, int PACKS, int GROUP, bool ALL>
+DEVICE float2 row_sums(const cuda_norm &a, uint4 *stage, const row_place &p, float (*dw)[CUDA_WIDE],
+                       float (*db)[CUDA_WIDE])
+{
+    float2 sum = {0, 0};
+#pragma unroll
+    for (int j = 0; j < PACKS; j++) {
+        float x[CUDA_WIDE], dn[CUDA_WIDE], factor[CUDA_WIDE];
+        staged<T>(slot<T, PACKS>(stage, OF_R, j), x);
+        staged<T>(slot<T, PACKS>(stage, OF_DN, j), dn);
+        factors(a, weights<T>(a, column<GROUP>(j)), factor);
+#pragma unroll
+        for (int i = 0; i < CUDA_WIDE; i++) {
+            const float normed = (x[i] - p.mean) * p.rstd, g = dn[i] * factor[i];
+            dw[j][i] += dn[i] * normed;
+            if (ALL) db[j][i] += dn[i];
+            sum.x += g * normed;
+            sum.y += g;
+        }
+    }
+    return sum;
+}
+template <typename T, int PACKS, int GROUP, bool ALL>
+DEVICE void put_row(const cuda_norm &a, uint4 *stage, const row_place &p, float2 mean)
+{
+#pragma unroll
+    for (int j = 0; j < PACKS; j++) {
+        const int col = column<GROUP>(j);
+        float x[CUDA_WIDE], g[CUDA_WIDE], factor[CUDA_WIDE], before[CUDA_WIDE] = {};
+        if (col >= p.cols) continue;
+        staged<T>(slot<T, PACKS>(stage, OF_R, j), x);
+        staged<T>(slot<T, PACKS>(stage, OF_DN, j), g);
+        if (a.add) staged<T>(slot<T, PACKS>(stage, OF_DR, j), before);
+        factors(a, weights<T>(a, col), factor);
+#pragma unroll
+        for (int i = 0; i < CUDA_WIDE; i++) {
+            x[i] = (x[i] - p.mean) * p.rstd;
+            g[i] = p.rstd * (g[i] * factor[i] - mean.y - x[i] * mean.x) + before[i];
+        }
+        if (a.dr.data) store(place<T>(a.dr, p.token, p.head) + col, g);
+        if (ALL && a.n.data) put_normed(a, place<T>(a.n, p.token, p.head), col, x, factor);
+    }
+}
+
 /* dr = rstd (g - mean(g) [layer] - xhat mean(g xhat)), g = dn * factor, xhat = (r - mean) rstd; n = norm(r) again. A block
  * has a piece of a.per rows, and in bf16 copies the next ones while it computes. Without ALL there is neither a mean nor db
  * nor n. dr may lie where dn does: a thread has read its columns of a row before it writes any. */
@@ -206,7 +255,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, sizeof(T) == 4 ? 1 : PACK
     extern __shared__ uint4 shared[];
     const int more = stages<T>::n - 1, stage_size = PACKS * stages<T>::pack_size;
     const uint32_t per = (uint32_t)a.per, first = blockIdx.x * per, end = min(first + per, (uint32_t)a.rows);
-    const bool layer = ALL && a.kind == ST_NORM_LAYER;
+    const float share = 1.0f / (float)a.r.cols;
     float dw[PACKS][CUDA_WIDE] = {}, db[ALL ? PACKS : 1][CUDA_WIDE] = {};
     uint4 *stage = shared;
     row_place next = {};
@@ -217,42 +266,11 @@ static __global__ void __launch_bounds__(CUDA_THREADS, sizeof(T) == 4 ? 1 : PACK
         const row_place p = more ? next : copy_row<T, PACKS, GROUP, ALL>(a, stage, base, end);
         if (more) next = copy_row<T, PACKS, GROUP, ALL>(a, other, base + WARPS / GROUP, end);
         wait_for_copies<more>();
-        float sum = 0, along = 0;
-#pragma unroll
-        for (int j = 0; j < PACKS; j++) {
-            float x[CUDA_WIDE], g[CUDA_WIDE], factor[CUDA_WIDE];
-            staged<T>(slot<T, PACKS>(stage, OF_R, j), x);
-            staged<T>(slot<T, PACKS>(stage, OF_DN, j), g);
-            factors(a, weights<T>(a, column<GROUP>(j)), factor);
-#pragma unroll
-            for (int i = 0; i < CUDA_WIDE; i++) {
-                const float normed = (x[i] - p.mean) * p.rstd, grad = g[i] * factor[i];
-                dw[j][i] += g[i] * normed;
-                if (ALL) db[j][i] += g[i];
-                sum += grad;
-                along += grad * normed;
-            }
-        }
-        const float g_mean = layer ? row_sum<GROUP>(sum) / (float)a.r.cols : 0.0f;
-        const float x_mean = row_sum<GROUP>(along) / (float)a.r.cols;
-        asm volatile("" ::: "memory"); /* read it once more instead of keeping it in registers */
-#pragma unroll
-        for (int j = 0; j < PACKS; j++) {
-            const int col = column<GROUP>(j);
-            float x[CUDA_WIDE], g[CUDA_WIDE], factor[CUDA_WIDE], before[CUDA_WIDE] = {};
-            if (col >= p.cols) continue;
-            staged<T>(slot<T, PACKS>(stage, OF_R, j), x);
-            staged<T>(slot<T, PACKS>(stage, OF_DN, j), g);
-            if (a.add) staged<T>(slot<T, PACKS>(stage, OF_DR, j), before);
-            factors(a, weights<T>(a, col), factor);
-#pragma unroll
-            for (int i = 0; i < CUDA_WIDE; i++) {
-                x[i] = (x[i] - p.mean) * p.rstd;
-                g[i] = p.rstd * (g[i] * factor[i] - g_mean - x[i] * x_mean) + before[i];
-            }
-            if (a.dr.data) store(place<T>(a.dr, p.token, p.head) + col, g);
-            if (ALL && a.n.data) put_normed(a, place<T>(a.n, p.token, p.head), col, x, factor);
-        }
+        float2 mean = row_sums<T, PACKS, GROUP, ALL>(a, stage, p, dw, db);
+        mean.x = row_sum<GROUP>(mean.x) * share;
+        mean.y = ALL && a.kind == ST_NORM_LAYER ? row_sum<GROUP>(mean.y) * share : 0.0f;
+        asm volatile("" ::: "memory"); /* read the row once more instead of keeping it in registers */
+        put_row<T, PACKS, GROUP, ALL>(a, stage, p, mean);
         stage = other;
     }
     wait_for_copies<0>();
