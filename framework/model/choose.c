@@ -22,7 +22,8 @@ static bool fits(st_model *m, const st_backend_ops *ops, const void *self, const
     return !k || st_kernels_accepted(k, &f, st_kernels_path(m->registry, k), e) == ST_OK;
 }
 
-/* Why auto does not take this backend; NULL: it can be used, and *devices of it. */
+/* Why auto does not take this backend; NULL: it can be used, and *devices of it. A device that was asked for and is not
+ * there is no reason: the run is refused when that device is opened, and does not go on elsewhere. */
 static const char *unusable(st_model *m, const char *name, int *devices)
 {
     const st_manifest *manifest = st_registry_find(m->registry, ST_KIND_BACKEND, name);
@@ -43,7 +44,7 @@ static const char *unusable(st_model *m, const char *name, int *devices)
         return st_arena_printf(m->arena, "it does not train in %s", word_of[precision]);
     *devices = ops.count(self, &m->base->host, &why);
     if (*devices < 1) return why && *why ? why : "it has no device";
-    if (model_choose_device(m, *devices, &why, &e) != ST_OK) return st_arena_strdup(m->arena, e.message);
+    if (model_choose_device(m, *devices, &why, &e) != ST_OK || m->ordinal >= *devices) return NULL;
     if (st_kernels_open(m->registry, manifest, p, name, &kernels, &e) == ST_OK && fits(m, &ops, self, kernels, &e))
         return NULL;
     why = st_arena_printf(m->arena, "%s%s%s%s%s", e.file, e.file[0] ? ": " : "", e.message, e.detail[0] ? "; " : "",

@@ -7,6 +7,7 @@
 enum { TIMES = 4 }; /* copies between two looks at the clock, so that waiting for the device does not count */
 #define CACHED ((int64_t)256 << 20) /* bytes of each side on a device: more than its caches hold */
 #define CACHED_HOST ((int64_t)128 << 20)
+#define LEAST ((int64_t)32 << 20) /* where a model leaves no more; caches may then answer a part */
 
 static int copies(st_model *m, int op, const st_tensor t[2], size_t bytes)
 {
@@ -34,21 +35,38 @@ static int measure(st_model *m, const st_tensor t[2], size_t bytes, double secon
     return ST_OK;
 }
 
-int st_model_copy_rate(st_model *m, double seconds, double *rate, st_error *e)
+static void give_back(st_model *m, void *side[2])
 {
-    int64_t bytes = m->facts.host_memory ? CACHED_HOST : CACHED, width = (int64_t)st_dtype_size(m->dtype);
-    void *side[2] = {NULL, NULL};
-    st_tensor t[2];
-    int rc = m->opened ? ST_OK : st_fail(e, ST_E_INTERNAL, "the model is not open");
-
-    if (rc == ST_OK) model_start(m);
-    for (int i = 0; i < 2 && rc == ST_OK; i++) {
-        if (m->be.alloc(m->device, ST_MEM_DEVICE, (size_t)bytes, &side[i]) != ST_OK)
-            rc = st_fail(e, ST_E_NOMEM, "no memory to measure a copy of %lld MiB", (long long)(bytes >> 20));
-        t[i] = st_tensor2(side[i], m->dtype, bytes / width / 4096, 4096);
-    }
-    if (rc == ST_OK) rc = measure(m, t, (size_t)bytes, seconds, rate, e);
     for (int i = 0; i < 2; i++)
         if (side[i]) m->be.free(m->device, ST_MEM_DEVICE, side[i]);
+    side[0] = side[1] = NULL;
+}
+
+/* Two sides as large as there is memory for; -> bytes of each, 0: not even the least. */
+static int64_t take(st_model *m, void *side[2])
+{
+    for (int64_t bytes = m->facts.host_memory ? CACHED_HOST : CACHED; bytes >= LEAST; bytes /= 2) {
+        if (m->be.alloc(m->device, ST_MEM_DEVICE, (size_t)bytes, &side[0]) == ST_OK &&
+            m->be.alloc(m->device, ST_MEM_DEVICE, (size_t)bytes, &side[1]) == ST_OK)
+            return bytes;
+        give_back(m, side);
+    }
+    return 0;
+}
+
+int st_model_copy_rate(st_model *m, double seconds, double *rate, st_error *e)
+{
+    int64_t bytes, width = (int64_t)st_dtype_size(m->dtype);
+    void *side[2] = {NULL, NULL};
+    st_tensor t[2];
+    int rc;
+
+    if (!m->opened) return st_fail(e, ST_E_INTERNAL, "the model is not open");
+    model_start(m);
+    bytes = take(m, side);
+    if (!bytes) return st_fail(e, ST_E_NOMEM, "no memory to measure a copy of %lld MiB", (long long)(LEAST >> 20));
+    for (int i = 0; i < 2; i++) t[i] = st_tensor2(side[i], m->dtype, bytes / width / 4096, 4096);
+    rc = measure(m, t, (size_t)bytes, seconds, rate, e);
+    give_back(m, side);
     return rc;
 }

@@ -110,12 +110,13 @@ static int gather(const bench *b, const char *kernel, int64_t steps, const st_op
         if (k == found)
             out[found++] = (st_bench_launch){t->name, t->path, t->symbol, t->flops / (double)t->calls,
                                              t->bytes / (double)t->calls, 0, 0, 0, 0, 0};
-        out[k].calls += t->calls / steps;
+        out[k].calls += t->calls;
         out[k].seconds += t->seconds / (double)steps;
         out[k].all_flops += t->flops / (double)steps;
         out[k].all_bytes += t->bytes / (double)steps;
         out[k].floor += at_least(&b->f, t) / (double)steps;
     }
+    for (int k = 0; k < found; k++) out[k].calls = (out[k].calls + steps - 1) / steps; /* not 0: some steps may lack it */
     return found;
 }
 
