@@ -251,6 +251,7 @@ static int step_stack_bwd(st_step *s, int32_t id, const st_view *v, const st_ten
 }
 
 /* ---------------- ops ---------------- */
+static void queue_count(const st_queue *q, double flops, double bytes) {}
 static int op_norm(const st_queue *q, const st_norm *a)
 {
     int64_t n = a->r->dim[0], d = a->r->dim[1];
@@ -401,7 +402,7 @@ part_host *part_open(const char *module, const char *const *settings)
     h->worker =
         (st_worker){.size = sizeof h->worker, .host = &h->host, .arena = (st_arena *)(void *)h, .error = &h->error};
     h->pool = (st_cpu_pool){.threads = 1, .run = run_reversed};
-    h->queue = (st_queue){.size = sizeof h->queue, .stream = &h->pool};
+    h->queue = (st_queue){.size = sizeof h->queue, .stream = &h->pool, .count = queue_count};
     h->env = (st_env){.size = sizeof h->env, .api = &env_api, .host = &h->host, .dtype = ST_F64, .acc_dtype = ST_F64,
                       .media_caps = &h->caps, .train = 1};
     h->step = (st_step){.size = sizeof h->step,

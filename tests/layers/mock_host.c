@@ -294,6 +294,7 @@ static int prepare(mock *m, const char *plugin, const char *const *settings, int
                       .tensor = one,
                       .expert = one,
                       .media = one};
+    m->queue.count = mock_count;
     m->step = (st_step){.size = sizeof m->step,
                         .mode = ST_TRAIN,
                         .train = 1,

@@ -105,6 +105,7 @@ void *mock_module(const char *name);
 void mock_bind(mock *, const char *const *settings);
 void mock_kernels(mock *);
 void mock_backend(mock *);
+void mock_count(const st_queue *, double flops, double bytes); /* (mock_open.c) work of a launch: not looked at */
 st_tensor mock_scratch(mock *, size_t bytes, st_tensor); /* (mock_host.c) freed when its mark is released */
 
 /* Cells (mock_cells.c): entries of the two tables, and what a call does with them. */
