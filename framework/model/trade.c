@@ -31,8 +31,11 @@ static int add_symbols(st_model *m, trades *t)
 {
     for (int32_t i = 0; i < m->n_parts; i++) {
         const model_part *p = m->parts[i];
-        if (p->kind == ST_KIND_LAYER)
-            ST_TRY(add(m, t, st_arena_printf(m->arena, "%c", p->proto->symbol), NULL));
+        const char *symbol;
+        if (p->kind != ST_KIND_LAYER) continue;
+        symbol = st_arena_printf(m->arena, "%c", p->proto->symbol);
+        if (!symbol) return ST_E_NOMEM;
+        ST_TRY(add(m, t, symbol, NULL));
     }
     return ST_OK;
 }
@@ -50,6 +53,7 @@ static int add_slots(st_model *m, trades *t)
             if (listed(t, "none", word)) continue;
             ST_TRY(add(m, t, "none", word));
             t->all = st_arena_printf(m->arena, t->all ? "%s,%s" : "%s%s", t->all ? t->all : "", word);
+            if (!t->all) return ST_E_NOMEM;
         }
     }
     return t->all ? add(m, t, "none", t->all) : ST_OK;

@@ -26,7 +26,7 @@ extern side cpu, own, library, *gpu; /* own, library: the GPU with forward by ow
 
 int sides_open(void **state);
 int use_own(void **state);
-int use_library(void **state); /* skips the test where the library is not found */
+int use_library(void **state); /* own kernels again where the library is not found */
 bool gpu_there(const char **why);
 void to_gpu(void *to, const void *from, size_t n);
 

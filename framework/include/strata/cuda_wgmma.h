@@ -31,6 +31,9 @@ enum { ST_COLUMNS_ARE_K, ST_ROWS_ARE_K };
 #ifdef __CUDACC__
 #define ST_WGMMA_FN static __device__ __forceinline__
 
+#if !defined(ST_CUDA_ARCHS)
+#error "compile with -DST_CUDA_ARCHS='\"sm_90a\"': what the module is built for, as for ST_KERNELS_V1"
+#endif
 /* Whether this module was built with them and the current device has them: the host's side of ST_CUDA_HAS_WGMMA. */
 ST_FN int st_cuda_has_wgmma(void)
 {

@@ -27,13 +27,15 @@ typedef struct attn_plan {
 struct cuda_attn_library {
     cudnn_library cudnn;
     attn_plan plan[PLANS];
+    int full; /* a shape came that has no place here */
 };
 
 /* ---- opening ---- */
 void cuda_attn_library_open(cuda_device *d, int wanted)
 {
-    char why[128] = "[run] cudnn = no";
+    char why[160] = "[run] cudnn = no";
     struct cuda_attn_library *lib = wanted ? calloc(1, sizeof *lib) : NULL;
+    if (wanted && !lib) snprintf(why, sizeof why, "no memory");
     if (lib && cudnn_open(&lib->cudnn, why, sizeof why)) {
         size_t v = lib->cudnn.cudnnGetVersion();
         d->attn_library = lib;
@@ -235,6 +237,9 @@ static const attn_plan *plan_for(const cuda_device *d, const cuda_attn *a)
         make_plan(d, p);
         return p;
     }
+    if (!d->attn_library->full && d->host->log)
+        d->host->log(d->host, 3, "cuda", "attention: more than %d shapes, those that come later run on own kernels", PLANS);
+    d->attn_library->full = 1;
     return NULL;
 }
 

@@ -5,7 +5,7 @@
 #define CUDA_H
 #include <strata/backend.h>
 
-enum { CUDA_IFACE = 2, CUDA_LANE_WORKSPACE = 32 << 20 }; /* of each queue, for the library of products: planned and taken */
+enum { CUDA_IFACE = 3, CUDA_LANE_WORKSPACE = 32 << 20 }; /* of each queue, for the library of products: planned and taken */
 
 typedef struct cuda_self { int32_t cudnn, pad; } cuda_self; /* keys of [run] */
 

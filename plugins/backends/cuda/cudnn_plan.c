@@ -26,7 +26,7 @@ bool cudnn_open(cudnn_library *lib, char *why, size_t n)
 {
     void *file = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL); /* stays open, as its kernels may */
     *lib = (cudnn_library){.handle = NULL};
-    if (!file) return snprintf(why, n, LIBRARY " is not found"), false;
+    if (!file) return snprintf(why, n, "%s", dlerror()), false;
     if (!find_calls(lib, file, why, n)) return false;
     size_t version = lib->cudnnGetVersion();
     if (version >= OLDEST) return true;

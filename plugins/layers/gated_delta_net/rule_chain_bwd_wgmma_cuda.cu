@@ -163,5 +163,5 @@ template <int GROUPS> static int run(const st_queue *q, const rule_launch *l)
 }
 int gdn_rule_chain_bwd_wgmma(const st_queue *q, const rule_launch *l)
 {
-    return l->a.value_dim > VALUES ? run<2>(q, l) : run<1>(q, l);
+    return run<2>(q, l); /* heads are wider than one group takes: backward_of() */
 }

@@ -26,6 +26,8 @@ template <typename T> static rule_launch backward_of(const gdn_rule_bwd *b)
     l.fast.dv = aligned<T>(b->dv, b->dstride, b->f.value_dim);
     l.fast.dfinal = aligned<T>(b->dfinal, b->f.final_stride, b->f.value_dim);
     l.fast.dinitial = aligned<T>(b->dinitial, b->f.initial_stride, b->f.value_dim);
+    /* Heads of at most 64 values stay with the other kernels: the local step writes a head's gates while the next one's are
+     * loaded, which takes two parts of values for each head. */
     l.fast.wgmma = b->f.dtype == ST_BF16 && b->f.key_dim > 64 && b->f.value_dim > 64 && l.fast.qk && l.fast.v &&
                    l.fast.states && l.fast.dout && l.fast.dqk && l.fast.dv && (!b->f.initial || l.fast.initial) &&
                    (!b->dfinal || l.fast.dfinal) && (!b->dinitial || l.fast.dinitial) && st_cuda_has_wgmma();
