@@ -129,12 +129,13 @@ static int compare(st_parity *p, const seen *s, json_t *meta, st_error *e)
 {
     double *exact, *own32, *own16,
         own_error = json_number_value(json_object_get(json_object_get(meta, "note"), "bf16_own_error"));
+    double rounded = p->type == ST_PARITY_F32 ? GATE_F32 : ST_PARITY_PEER * own_error;
     int64_t n = s->n;
 
     ST_TRY(st_parity_take(p, "out_f64", n, &exact, e));
     ST_TRY(st_parity_take(p, "out_f32", n, &own32, e));
     ST_TRY(st_parity_take(p, "out_bf16", n, &own16, e));
-    if (p->type == ST_PARITY_F32) return st_parity_compare(p, "out_f64", exact, s->features, n, ST_BY_MAX, GATE_F32, e);
+    if (p->type != ST_PARITY_F64) return st_parity_compare(p, "out_f64", exact, s->features, n, ST_BY_MAX, rounded, e);
     ST_TRY(st_parity_compare(p, "out_f64", exact, s->features, n, ST_BY_NORM, GATE_F64, e));
     /* the library's own rounding, seen from our exact values, must be the error that it states of itself */
     ST_TRY(st_parity_compare(p, "out_f32 (the library's own)", own32, s->features, n, ST_BY_MAX,

@@ -39,12 +39,12 @@ static int open_io(st_parity *p, const char *name, st_error *e)
     return p->read ? ST_OK : st_fail(e, ST_E_NOMEM, "no memory for %d keys", p->n_io);
 }
 
-/* The cpu computes in f64 and f32; others in f32, and whole models in bf16. Nothing of a tokenizer depends on it. */
-static int run_types(st_parity *p, st_parity *main, case_fn run, bool whole, st_diags *d)
+/* The cpu computes in f64 and f32; others in f32, and what has a measure for it in bf16. Nothing of a tokenizer depends on it. */
+static int run_types(st_parity *p, st_parity *main, case_fn run, bool rounded, st_diags *d)
 {
     bool cpu = strcmp(p->backend, "cpu") == 0;
     int rc = ST_OK, from = cpu || run == st_parity_tokenizer_case ? ST_PARITY_F64 : ST_PARITY_F32;
-    int to = run == st_parity_tokenizer_case ? from : cpu || !whole ? ST_PARITY_F32 : ST_PARITY_BF16;
+    int to = run == st_parity_tokenizer_case ? from : cpu || !rounded ? ST_PARITY_F32 : ST_PARITY_BF16;
 
     for (p->type = from; p->type <= to && rc == ST_OK; p->type++) {
         p->ran[p->type] = 1;
@@ -90,7 +90,7 @@ static int run_folder(st_parity *p, st_diags *d)
                           "part, or tokenizer.json + cases.json");
         return st_diags_add(d, &e, NULL, false);
     }
-    rc = run_types(p, NULL, run, run == st_parity_model_case, d);
+    rc = run_types(p, NULL, run, run == st_parity_model_case || run == st_parity_merger_case, d);
     if (rc == ST_OK) st_parity_print(p);
     return rc == ST_OK && run == st_parity_model_case && has_file(p, "mtp_io.safetensors") ? run_depths(p, d) : rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parity/parity.h - how far the model is from reference values on disk, tensor by tensor: in f64 and f32 on the cpu, in f32
- * and (whole models) bf16 on other backends.
+ * and (whole models, and the merger) bf16 on other backends.
  *
  * A folder is told by its files: config.json + weights.safetensors (a model), or by the keys of io.safetensors (gated delta rule,
  * merger, optimizer), images, or tokenizer.json + cases.json. Everything compared is computed here, positions and packing
@@ -15,6 +15,7 @@
 
 enum { ST_PARITY_F64 = 0, ST_PARITY_F32, ST_PARITY_BF16, ST_PARITY_TYPES };
 enum { ST_BY_NORM = 0, ST_BY_MAX }; /* |a-b| / |b| over the tensor, or the largest |a-b| */
+#define ST_PARITY_PEER 1.25 /* bf16 may be so many times as far from the reference as another implementation */
 /* gate INFINITY: measured only (bf16 without a peer's error for this value).
  * reach: how far rounding alone moves this value, measured in the same run; 0: not asked. An error over the gate but within reach
  * is marked ~ instead of BAD: the reference itself is not determined to the gate there (docs/DECISIONS.md, training curves). */

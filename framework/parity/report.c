@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#define PEER_FACTOR 1.25 /* bf16 may be so many times as far from the reference as the peer */
 static const char *const type_name[ST_PARITY_TYPES] = {"f64", "f32", "bf16"};
 
 const char *st_parity_precision(const st_parity *p) { return type_name[p->type]; }
@@ -42,7 +41,7 @@ int st_parity_compare(st_parity *p, const char *name, const double *want, const 
     st_parity_cell *c = &row->cell[p->type];
     row->count = n;
     if (isinf(gate) && json_is_number(json_object_get(p->peer, name)))
-        gate = PEER_FACTOR * json_number_value(json_object_get(p->peer, name));
+        gate = ST_PARITY_PEER * json_number_value(json_object_get(p->peer, name));
     c->max = max;
     c->norm = sqrt(size != 0 ? diff / size : n > 0 ? diff / (double)n : 0); /* of zeros: what was made, by itself */
     if (isnan(c->norm)) c->norm = INFINITY; /* a NaN is on either side */
