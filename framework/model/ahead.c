@@ -6,6 +6,7 @@
  * the host waits for none of them, and graphs see one address. Pinned memory of a row is written again two rows later.
  */
 #include "model/private.h"
+#include <time.h>
 
 enum { LANE = ST_LANE_COMM };
 
@@ -40,7 +41,10 @@ static int wait_landed(st_model *m, const row_way *w, st_error *e)
 {
     int done = m->be.done(w->landed);
 
-    while (done == 0) done = m->be.done(w->landed);
+    while (done == 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); /* the core is left to those who load samples */
+        done = m->be.done(w->landed);
+    }
     return done > 0 ? ST_OK : st_fail(e, ST_E_DEVICE, "a packed row was not copied to the device");
 }
 

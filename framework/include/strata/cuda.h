@@ -26,7 +26,8 @@ ST_FN int st_cuda_launched(const st_queue *q, const char *name)
     cudaError_t e = cudaGetLastError();
     if (e == cudaSuccess) return ST_OK;
     if (e == cudaErrorInvalidValue) /* what asking for too much shared memory comes to */
-        return q->fail(q, ST_E_DEVICE, "%s: the kernel was not launched: %s (%s); a block has at most %d bytes of shared memory here",
+        return q->fail(q, ST_E_DEVICE,
+                       "%s: the kernel was not launched: %s (%s); perhaps for shared memory, of which a block has at most %d bytes here",
                        name, cudaGetErrorString(e), cudaGetErrorName(e), st_cuda_most_shared());
     return q->fail(q, ST_E_DEVICE, "%s: the kernel was not launched: %s (%s)", name, cudaGetErrorString(e), cudaGetErrorName(e));
 }
