@@ -65,8 +65,8 @@ static int runs(const char *arch, int capability)
 {
     int ptx = !strncmp(arch, "compute_", 8);
     char *end;
+    if (!ptx && strncmp(arch, "sm_", 3)) return 0; /* what follows is there only behind these words */
     long built = strtol(arch + (ptx ? 8 : 3), &end, 10);
-    if (!ptx && strncmp(arch, "sm_", 3)) return 0;
     if (*end == 'a') return built == capability;
     if (!ptx || *end == 'f') return built / 10 == capability / 10 && built <= capability;
     return built <= capability;
