@@ -57,6 +57,20 @@ static __device__ inline void st_cuda_fault(st_cuda_faults f, uint32_t code, int
     f.word->b = b;
 }
 
+/* 2^x and 1 / x as the hardware has them, within 2^-22 of their size; 2^x is 0 for -inf. For runs in bf16. */
+static __device__ inline float st_exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+static __device__ inline float st_inverse_fast(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* bf16 as it lies in memory, without the cost of compiling cuda_bf16.h. Rounds to the nearest even. */
 typedef struct st_bf16 { uint16_t bits; } st_bf16;
 static __device__ inline float st_to_f32(float x) { return x; }

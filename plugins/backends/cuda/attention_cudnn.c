@@ -99,11 +99,24 @@ static cudnn_part scores(const attn_graph *a, cudnnDataType_t type)
     return cudnn_between(a->g, type, a->k->spans, a->k->heads, a->k->q_longest, a->k->k_longest);
 }
 
+static cudnn_part combine(const attn_graph *a, cudnnPointwiseMode_t mode, cudnnDataType_t type, cudnn_part x,
+                          cudnn_part b)
+{
+    cudnn_part y = scores(a, type);
+    cudnn_add_pointwise(a->g, &(cudnn_pointwise){.mode = mode, .math = type, .x = x, .b = b, .y = y});
+    return y;
+}
 static cudnn_part apply(const attn_graph *a, cudnnPointwiseMode_t mode, cudnn_part x, cudnn_part b)
 {
-    cudnn_part y = scores(a, CUDNN_DATA_FLOAT);
-    cudnn_add_pointwise(a->g, &(cudnn_pointwise){.mode = mode, .math = CUDNN_DATA_FLOAT, .x = x, .b = b, .y = y});
-    return y;
+    return combine(a, mode, CUDNN_DATA_FLOAT, x, b);
+}
+static cudnn_part move(const attn_graph *a, cudnnPointwiseMode_t mode, cudnn_part index, cudnn_part by)
+{
+    return combine(a, mode, CUDNN_DATA_INT32, index, by);
+}
+static cudnn_part test(const attn_graph *a, cudnnPointwiseMode_t mode, cudnn_part x, cudnn_part b)
+{
+    return combine(a, mode, CUDNN_DATA_BOOLEAN, x, b);
 }
 
 static cudnn_part index_of(const attn_graph *a, cudnn_part x, int64_t axis)
@@ -112,20 +125,6 @@ static cudnn_part index_of(const attn_graph *a, cudnn_part x, int64_t axis)
     cudnn_add_pointwise(
         a->g,
         &(cudnn_pointwise){.mode = CUDNN_POINTWISE_GEN_INDEX, .math = CUDNN_DATA_INT32, .x = x, .y = y, .axis = axis});
-    return y;
-}
-
-static cudnn_part move(const attn_graph *a, cudnnPointwiseMode_t mode, cudnn_part index, cudnn_part by)
-{
-    cudnn_part y = scores(a, CUDNN_DATA_INT32);
-    cudnn_add_pointwise(a->g, &(cudnn_pointwise){.mode = mode, .math = CUDNN_DATA_INT32, .x = index, .b = by, .y = y});
-    return y;
-}
-
-static cudnn_part test(const attn_graph *a, cudnnPointwiseMode_t mode, cudnn_part x, cudnn_part b)
-{
-    cudnn_part y = scores(a, CUDNN_DATA_BOOLEAN);
-    cudnn_add_pointwise(a->g, &(cudnn_pointwise){.mode = mode, .math = CUDNN_DATA_BOOLEAN, .x = x, .b = b, .y = y});
     return y;
 }
 

@@ -28,12 +28,7 @@ DEVICE void load_queries(keys_room<D> *room, int turn, const cuda_attn &a, const
     int64_t first = (int64_t)w.q + w.at, end = (int64_t)w.q + w.q_n;
     attn_load<D, TILE, THREADS>(room->stage[turn].q, a.q, w.head, first, w.q, end);
     attn_load<D, TILE, THREADS>(room->stage[turn].d_out, a.d_out, w.head, first, w.q, end);
-    if (threadIdx.x < TILE) {
-        int64_t row = first + threadIdx.x < end ? first + threadIdx.x : end - 1;
-        int bytes = first + threadIdx.x < end ? 4 : 0;
-        attn_copy4(&room->lse[turn][threadIdx.x], attn_statistic(a.lse, row, w.head), bytes);
-        attn_copy4(&room->delta[turn][threadIdx.x], a.delta + row * a.q.heads + w.head, bytes);
-    }
+    if (threadIdx.x < TILE) attn_load_statistics(room->lse[turn], room->delta[turn], a, w.head, first, end);
     attn_commit();
 }
 
@@ -82,8 +77,8 @@ DEVICE void weights(float (*c)[4][4], int row, int col, const cuda_attn &a, cons
 #pragma unroll
             for (int r = 0; r < 2; r++) {
                 int j = key + 16 * m + 8 * r;
-                float x = attn_exp2(c[m][n][2 * r] * factor - base[0]);
-                float y = attn_exp2(c[m][n][2 * r + 1] * factor - base[1]);
+                float x = st_exp2_fast(c[m][n][2 * r] * factor - base[0]);
+                float y = st_exp2_fast(c[m][n][2 * r + 1] * factor - base[1]);
                 x = j >= 0 && j < seen[0] ? x : 0;
                 y = j >= 0 && j < seen[1] ? y : 0;
                 *(uint32_t *)(to + (row + lane / 4 + 16 * m + 8 * r) * PAIR + query) = st_bf16_pair(x, y);

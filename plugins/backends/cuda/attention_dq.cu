@@ -102,7 +102,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 80 ? 2 : 1) queries_kerne
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 bool real = now.at + j * 8 + (lane & 3) * 2 + (i & 1) < seen[i >> 1];
-                float p = attn_exp2(score[j][i] * factor - base[i >> 1]);
+                float p = st_exp2_fast(score[j][i] * factor - base[i >> 1]);
                 score[j][i] = real ? p * (dp[j][i] - delta[i >> 1]) : 0;
             }
         add_keys<D>(sum, score, room->stage[turn].k);

@@ -58,14 +58,14 @@ DEVICE void soften(float (*score)[4], float factor, float *most, float *sum, flo
         high = fmaxf(high, __shfl_xor_sync(~0u, high, 1));
         high = fmaxf(high, __shfl_xor_sync(~0u, high, 2));
         float base = high == NONE ? 0 : high; /* a row that has seen no key yet */
-        keep[r] = attn_exp2(most[r] - base);
+        keep[r] = st_exp2_fast(most[r] - base);
         most[r] = high;
         sum[r] *= keep[r];
 #pragma unroll
         for (int j = 0; j < SCORES; j++)
 #pragma unroll
             for (int i = 2 * r; i < 2 * r + 2; i++) {
-                score[j][i] = attn_exp2(score[j][i] - base);
+                score[j][i] = st_exp2_fast(score[j][i] - base);
                 sum[r] += score[j][i];
             }
     }

@@ -21,12 +21,7 @@ DEVICE void load_queries(keys_room *room, int turn, const cuda_attn &a, const at
     int64_t first = (int64_t)w.q + w.at, end = (int64_t)w.q + w.q_n;
     group_load<GROUP_TILE>(room->stage[turn].q, a.q, w.head, first, w.q, end);
     group_load<GROUP_TILE>(room->stage[turn].d_out, a.d_out, w.head, first, w.q, end);
-    if (threadIdx.x < GROUP_TILE) {
-        int64_t row = first + threadIdx.x < end ? first + threadIdx.x : end - 1;
-        int bytes = first + threadIdx.x < end ? 4 : 0;
-        attn_copy4(&room->lse[turn][threadIdx.x], attn_statistic(a.lse, row, w.head), bytes);
-        attn_copy4(&room->delta[turn][threadIdx.x], a.delta + row * a.q.heads + w.head, bytes);
-    }
+    if (threadIdx.x < GROUP_TILE) attn_load_statistics(room->lse[turn], room->delta[turn], a, w.head, first, end);
     attn_commit();
 }
 
@@ -72,7 +67,7 @@ DEVICE void weights(uint32_t (&p)[4][4], const float (&c)[8][4], const cuda_attn
         float2 base = *(const float2 *)(lse + query);
         float x[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) x[i] = attn_exp2(c[n][i] * factor - (i & 1 ? base.y : base.x) * CUDART_L2E_F);
+        for (int i = 0; i < 4; i++) x[i] = st_exp2_fast(c[n][i] * factor - (i & 1 ? base.y : base.x) * CUDART_L2E_F);
         if (!whole)
 #pragma unroll
             for (int i = 0; i < 4; i++) {

@@ -59,7 +59,7 @@ DEVICE void weights(float (&c)[8][4], int at, const int (&seen)[2], const float 
     for (int n = 0; n < 8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            float x = attn_exp2(c[n][i] * factor - base[i >> 1]);
+            float x = st_exp2_fast(c[n][i] * factor - base[i >> 1]);
             c[n][i] = whole || col + n * 8 + (i & 1) < seen[i >> 1] ? x : 0;
         }
 }

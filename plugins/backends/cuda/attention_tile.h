@@ -140,12 +140,13 @@ DEVICE const float *attn_statistic(const cuda_view &v, int64_t row, int head)
     return (const float *)v.data + row * v.s_row + head * v.s_head;
 }
 
-/* 2^x, 0 for -inf */
-DEVICE float attn_exp2(float x)
+/* lse and delta of this thread's row from `first` on, zeros from `end` on; a copy as attn_copy4's. */
+DEVICE void attn_load_statistics(float *lse, float *delta, const cuda_attn &a, int head, int64_t first, int64_t end)
 {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
+    int64_t row = first + threadIdx.x < end ? first + threadIdx.x : end - 1;
+    int bytes = first + threadIdx.x < end ? 4 : 0;
+    attn_copy4(lse + threadIdx.x, attn_statistic(a.lse, row, head), bytes);
+    attn_copy4(delta + threadIdx.x, a.delta + row * a.q.heads + head, bytes);
 }
 
 /* Columns col, col + 1 of a row of a head. */

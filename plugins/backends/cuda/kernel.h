@@ -84,28 +84,15 @@ template <typename T> DEVICE T block_sum(T x, T *room)
 /* ---- activations, as the cpu backend has them. FAST: within 2^-16, for what is rounded to bf16 next. ---- */
 #define LOG2_E 1.4426950408889634f
 
-DEVICE float exp2_of(float t)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(t));
-    return y;
-}
-DEVICE float inverse_of(float x)
-{
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 template <bool FAST> DEVICE float sigmoid(float x)
 {
-    return FAST ? inverse_of(1.0f + exp2_of(-LOG2_E * x)) : 1.0f / (1.0f + expf(-x));
+    return FAST ? st_inverse_fast(1.0f + st_exp2_fast(-LOG2_E * x)) : 1.0f / (1.0f + expf(-x));
 }
 /* and sigmoid(-x), without the cancellation of 1 - sigmoid(x) */
 template <bool FAST> DEVICE float sigmoid_both(float x, float *other)
 {
     if (FAST) {
-        float e = exp2_of(-LOG2_E * x), s = inverse_of(1.0f + e);
+        float e = st_exp2_fast(-LOG2_E * x), s = st_inverse_fast(1.0f + e);
         *other = x < 0 ? 1.0f - s : e * s; /* e may be infinite below 0 */
         return s;
     }

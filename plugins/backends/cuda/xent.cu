@@ -22,7 +22,7 @@ DEVICE running both(const running &a, const running &b)
 {
     running r;
     r.max = fmaxf(a.max, b.max);
-    r.sum = a.sum * exp2_of(distance(a.max, r.max)) + b.sum * exp2_of(distance(b.max, r.max));
+    r.sum = a.sum * st_exp2_fast(distance(a.max, r.max)) + b.sum * st_exp2_fast(distance(b.max, r.max));
     r.at = a.max > b.max ? a.at : b.max > a.max ? b.at : min(a.at, b.at);
     return r;
 }
@@ -33,14 +33,14 @@ DEVICE void see(running &r, const cuda_eight &v, int32_t first)
 #pragma unroll
     for (int j = 1; j < CUDA_WIDE; j++) most = fmaxf(most, v.x[j]);
     if (most > r.max) {
-        r.sum *= exp2_of(distance(r.max, most));
+        r.sum *= st_exp2_fast(distance(r.max, most));
         r.max = most;
         for (int j = CUDA_WIDE - 1; j >= 0; j--)
             if (v.x[j] == most) r.at = first + j;
     }
     float sum = 0.0f;
 #pragma unroll
-    for (int j = 0; j < CUDA_WIDE; j++) sum += exp2_of(exponent(v.x[j], r.max));
+    for (int j = 0; j < CUDA_WIDE; j++) sum += st_exp2_fast(exponent(v.x[j], r.max));
     r.sum += sum;
 }
 
@@ -102,7 +102,7 @@ DEVICE void gradient(cuda_eight &v, float max, float factor, float one, int32_t 
 {
 #pragma unroll
     for (int j = 0; j < CUDA_WIDE; j++) {
-        v.x[j] = factor * exp2_of(exponent(v.x[j], max));
+        v.x[j] = factor * st_exp2_fast(exponent(v.x[j], max));
         if (j == word) v.x[j] -= one;
     }
 }
@@ -185,7 +185,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) shift_kernel(const __grid
     if (i >= x.count) return;
     int32_t row = x.live[x.at + i];
     float own = x.own[i], most = x.max[i];
-    x.sum[2 * i] *= exp2_of(distance(own, most));
+    x.sum[2 * i] *= st_exp2_fast(distance(own, most));
     if (row >= 0 && own_word(x, row) >= 0) x.sum[2 * i + 1] += distance(own, most);
     x.own[i] = own == most ? -(float)x.best[i] : -(float)(1 << 24);
 }

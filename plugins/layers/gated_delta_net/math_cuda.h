@@ -55,21 +55,10 @@ template <int N, typename T> DEVICE void write(T *to, const float in[N])
 }
 
 /* In runs of bf16 the sigmoid is within 2^-16. */
-DEVICE float fast_exp(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.4426950408889634f * x));
-    return y;
-}
-DEVICE float fast_inverse(float x)
-{
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
+DEVICE float fast_exp(float x) { return st_exp2_fast(1.4426950408889634f * x); }
 template <typename T> DEVICE float sigmoid(float x)
 {
-    return sizeof(T) == 4 ? 1.0f / (1.0f + expf(-x)) : fast_inverse(1.0f + fast_exp(-x));
+    return sizeof(T) == 4 ? 1.0f / (1.0f + expf(-x)) : st_inverse_fast(1.0f + fast_exp(-x));
 }
 /* and sigmoid(-x), without the cancellation of 1 - sigmoid(x) */
 template <typename T> DEVICE float sigmoid(float x, float *other)
@@ -79,7 +68,7 @@ template <typename T> DEVICE float sigmoid(float x, float *other)
         *other = x < 0 ? d : s;
         return x < 0 ? s : d;
     }
-    const float e = fast_exp(-x), s = fast_inverse(1.0f + e);
+    const float e = fast_exp(-x), s = st_inverse_fast(1.0f + e);
     *other = x < 0 ? 1.0f - s : e * s; /* e may be infinite below 0 */
     return s;
 }

@@ -34,12 +34,6 @@ template <int DK, int TEAMS> struct prepare_shared {
     float beta[TEAMS][CHUNK], k_scale[CHUNK];
 };
 
-DEVICE float power_of_2(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 DEVICE float2 row_sum(const float4 *sums, int row)
 {
     const float4 both = sums[row / 2];
@@ -71,8 +65,8 @@ DEVICE void gates(prepare_shared<DK, TEAMS> *s, const rule_launch &l, const chun
     s->written[team][2 * lane] = make_float2(high[0], low[0] - log_2(beta[0]));
     s->written[team][2 * lane + 1] = make_float2(high[1], low[1] - log_2(beta[1]));
     put2(s->beta[team] + 2 * lane, beta[0], beta[1]);
-    put2(l.decay + at * CHUNK + 2 * lane, power_of_2(high[0]), power_of_2(high[1]));
-    put2(l.rest + at * CHUNK + 2 * lane, power_of_2((float)(last - first)), power_of_2((float)(last - second)));
+    put2(l.decay + at * CHUNK + 2 * lane, st_exp2_fast(high[0]), st_exp2_fast(high[1]));
+    put2(l.rest + at * CHUNK + 2 * lane, st_exp2_fast((float)(last - first)), st_exp2_fast((float)(last - second)));
 }
 
 /* ---- numbers of two parts ---- */
@@ -245,8 +239,8 @@ DEVICE void make_mix(prepare_shared<DK, TEAMS> *s, const rule_launch &l, const w
                 const float4 sums = s->sums[team][column / 2];
                 const float2 k = get2(s->k_scale + column);
                 const float *x = &c[j][i / 2][2 * h];
-                r[i] = st_bf16_pair(x[0] * k.x * power_of_2(sum[h].x - sums.x + (sum[h].y - sums.y)),
-                                    x[1] * k.y * power_of_2(sum[h].x - sums.z + (sum[h].y - sums.w)));
+                r[i] = st_bf16_pair(x[0] * k.x * st_exp2_fast(sum[h].x - sums.x + (sum[h].y - sums.y)),
+                                    x[1] * k.y * st_exp2_fast(sum[h].x - sums.z + (sum[h].y - sums.w)));
             }
             if (j == block) mask_block(r, 0);
         }
@@ -287,8 +281,8 @@ DEVICE void make_solve(uint32_t (&r)[4], const float (&c)[2][4], const float2 *w
         const float2 row = own[i % 2];
         const float4 others = sums[(BLOCK * block + i / 2 * 8 + fragment_column()) / 2];
         const float *x = &c[i / 2][i % 2 * 2];
-        r[i] = st_bf16_pair(x[0] * power_of_2(others.x - row.x + (others.y - row.y)),
-                            x[1] * power_of_2(others.z - row.x + (others.w - row.y)));
+        r[i] = st_bf16_pair(x[0] * st_exp2_fast(others.x - row.x + (others.y - row.y)),
+                            x[1] * st_exp2_fast(others.z - row.x + (others.w - row.y)));
     }
 }
 /* D, transposed, as a left operand. */

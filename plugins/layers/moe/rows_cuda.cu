@@ -37,10 +37,7 @@ template <int N> DEVICE void write(st_bf16 *to, const float in[N])
 template <typename T> DEVICE float unit_sigmoid(float x)
 {
     if constexpr (sizeof(T) == 4) return sigmoid(x);
-    float e, s;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(-1.4426950408889634f * x));
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(s) : "f"(1.0f + e));
-    return s;
+    return st_inverse_fast(1.0f + st_exp2_fast(-1.4426950408889634f * x));
 }
 
 template <typename T, int N> static __global__ void __launch_bounds__(THREADS) glu(const moe_glu a)
