@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention_sides.c - see attention_sides.h. */
 #include "attention_sides.h"
-#include <dlfcn.h>
+#include "modules.h"
 #include <stdio.h>
 
 /* ---- both backends ---- */
 side cpu, own, library, *gpu = &own;
 
-static int host_fail(st_error *e, int code, const char *file, int line, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    if (e) {
-        e->code = code;
-        vsnprintf(e->message, sizeof e->message, fmt, args);
-    }
-    va_end(args);
-    return code;
-}
 static void host_log(const st_host *host, uint32_t level, const char *who, const char *fmt, ...)
 {
     char words[512];
@@ -27,7 +16,7 @@ static void host_log(const st_host *host, uint32_t level, const char *who, const
     va_end(args);
     if (level <= 3) print_message("%s\n", words);
 }
-static const st_host host = {.size = sizeof host, .log = host_log, .fail = host_fail};
+static st_host host; /* module_host, but that what is logged for information is told too */
 
 static side *side_of(const st_queue *q) { return (side *)((char *)(uintptr_t)q - offsetof(side, q)); }
 static void *take(const st_queue *q, size_t bytes)
@@ -47,20 +36,6 @@ static int queue_fail(const st_queue *q, int code, const char *fmt, ...)
     return code;
 }
 
-static void *entry(const char *module, const char *name)
-{
-    const char *folder = getenv("ST_MODULES"), *build = getenv("ST_BUILDDIR");
-    char path[4096];
-    snprintf(path, sizeof path, "%s%s/%s.so",
-             folder  ? folder
-             : build ? build
-                     : ".",
-             folder ? "" : "/plugins/.libs", module);
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!handle) print_message("%s\n", dlerror());
-    return handle ? dlsym(handle, name) : NULL;
-}
-
 static void set_key(void *self, const st_plugin *p, const char *key, int32_t value)
 {
     for (uint32_t i = 0; i < p->n_params; i++) {
@@ -72,11 +47,12 @@ static void set_key(void *self, const st_plugin *p, const char *key, int32_t val
 static void open_side(side *s, const char *module, const st_kernels *kernels)
 {
     st_error e = {0};
-    st_plugin_fn get = (st_plugin_fn)entry(module, "st_plugin_v1");
-    assert_non_null(get);
-    s->backend = get()->ops;
-    void *self = calloc(1, get()->self_size + 1);
-    set_key(self, get(), "cudnn", s == &library);
+    const char *why;
+    const st_plugin *p = module_plugin(module, &why);
+    if (!p) fail_msg("%s", why);
+    s->backend = p->ops;
+    void *self = calloc(1, p->self_size + 1);
+    set_key(self, p, "cudnn", s == &library);
     if (s->backend->open(self, &host, 0, kernels, &s->device, &e)) fail_msg("%s: %s", module, e.message);
     free(self);
     s->q = (st_queue){.size = sizeof s->q, .layer = 7, .scratch = take, .count = add_count, .fail = queue_fail};
@@ -101,13 +77,14 @@ int use_library(void **state)
 int sides_open(void **state)
 {
     char words[512] = "";
-    st_plugin_fn get = (st_plugin_fn)entry("cuda", "st_plugin_v1");
-    if (!get) return -1;
-    const st_kernels *(*kernels)(void) = (const st_kernels *(*)(void))entry("cuda-cuda", "st_kernels_v1");
-    if (!kernels) return -1;
+    const char *why;
+    const st_kernels *kernels = module_kernels("cuda", "cuda", &why);
+    if (!kernels) fail_msg("%s", why);
+    host = module_host;
+    host.log = host_log;
     open_side(&cpu, "cpu", NULL);
-    open_side(&own, "cuda", kernels());
-    open_side(&library, "cuda", kernels());
+    open_side(&own, "cuda", kernels);
+    open_side(&library, "cuda", kernels);
     library.backend->describe(library.device, words, sizeof words);
     print_message("%s\n", words);
     library_there = strstr(words, "attention forward: cuDNN") != NULL;
@@ -116,8 +93,9 @@ int sides_open(void **state)
 /* A module that is not found is the setup's to tell. */
 bool gpu_there(const char **why)
 {
-    st_plugin_fn get = (st_plugin_fn)entry("cuda", "st_plugin_v1");
-    return !get || ((const st_backend_ops *)get()->ops)->count(NULL, &host, why) > 0;
+    const char *unseen;
+    const st_plugin *p = module_plugin("cuda", &unseen);
+    return !p || ((const st_backend_ops *)p->ops)->count(NULL, &module_host, why) > 0;
 }
 
 void to_gpu(void *to, const void *from, size_t n)
