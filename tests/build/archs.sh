@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # --with-cuda-arch: what configure makes of it, and what it refuses before it looks at the machine.
 . "$ST_SRCDIR/tests/build/tap.sh"
+source=$(cd "$ST_SRCDIR" && pwd)
 cd "$scratch" || exit 99
+# configure refuses a folder of sources in which it ran before, as it did where that is the build folder too
+mkdir source
+ln -s "$source/configure" "$source/build-aux" "$source/framework" source
 
 # read_archs LIST: what nvcc is given, and what modules say of themselves; configure ends when it finds no compiler
 read_archs() {
-    "$ST_SRCDIR/configure" CC=false --with-cuda-arch="$1" > out 2>&1 && return 1
+    source/configure CC=false --with-cuda-arch="$1" > out 2>&1 && return 1
     grep -A1 'error: --with-cuda-arch' out && return 1
     sed -n "s/^CUDA_GENCODE='\(.*\)'/\1/p; s/^CUDA_ARCHS='\(.*\)'/\1/p" config.log
 }
