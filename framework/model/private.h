@@ -348,6 +348,7 @@ int model_linear_bwd(st_step *, const st_linear_args *);
 st_tensor model_weight_of(st_step *, st_wid);
 st_tensor model_grad_of(st_step *, st_wid, float *beta);
 st_tensor model_cell(const st_model *, size_t at, int64_t n);
+st_tensor model_flat(char *at, int32_t dtype, int64_t n); /* one dimension */
 void model_words(const st_model *, const model_part *, char *out, size_t n); /* "layer 3 (G, gated_delta_net)" */
 void model_queues(st_model *);
 

@@ -105,9 +105,8 @@ int model_lm_loss(st_step *s, int32_t depth, double weight, int32_t metric, cons
     labels = depth_row(&m->row.labels, depth);
     scale = s->api->scalar(s, ST_S_INV_COUNT + depth);
     cell = loss_cell(m, depth, metric);
-    nll = st_tensor2(m->row_block.base + m->nll_at, m->acc_dtype, m->shape.tokens, 1);
-    best = st_tensor2(m->row_block.base + m->best_at, ST_I32, m->shape.tokens, 1);
-    nll.nd = best.nd = 1;
+    nll = model_flat(m->row_block.base + m->nll_at, m->acc_dtype, m->shape.tokens);
+    best = model_flat(m->row_block.base + m->best_at, ST_I32, m->shape.tokens);
     return ST_OP(s, xent,
                  &(st_xent){.step = s,
                             .h = h,

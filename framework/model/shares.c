@@ -125,13 +125,6 @@ bool model_updates(const st_model *m, const model_weight *w)
 
 /* ---- around a layer ---- */
 
-static st_tensor flat(char *at, int32_t dtype, int64_t n)
-{
-    st_tensor t = st_tensor2(at, dtype, n, 1);
-    t.nd = 1;
-    return t;
-}
-
 int model_open_part(st_model *m, const model_part *p, int backward)
 {
     st_step *s = &m->run.s;
@@ -141,7 +134,7 @@ int model_open_part(st_model *m, const model_part *p, int backward)
         int32_t dtype = m->groups[b->group].dtype;
         if (b->part != p) continue;
         if (model_gathers(m, b)) {
-            st_tensor all = flat(model_scratch(m, dtype, b->count, 1).data, dtype, b->count);
+            st_tensor all = model_flat(model_scratch(m, dtype, b->count, 1).data, dtype, b->count);
             model_collect(s, ST_ALL_GATHER, ST_G_DATA, &b->unit.weight, &all);
             b->weights = all.data;
         }
@@ -165,8 +158,8 @@ int model_close_part(st_model *m, const model_part *p)
         if (b->part != p) continue;
         if (b->grads && s->status == ST_OK) { /* in place: the sum lies where the share does */
             size_t first = (size_t)b->first * st_dtype_size(m->acc_dtype);
-            st_tensor all = flat(b->grads, m->acc_dtype, b->count),
-                      mine = flat(b->grads + first, m->acc_dtype, b->share);
+            st_tensor all = model_flat(b->grads, m->acc_dtype, b->count),
+                      mine = model_flat(b->grads + first, m->acc_dtype, b->share);
             model_collect(s, ST_REDUCE_SCATTER, ST_G_DATA, &all, &mine);
             ST_OP(s, add, 1.0, &b->unit.grad, 1.0, &mine, &b->unit.grad);
         }
@@ -184,7 +177,7 @@ int model_sum_gradients(st_model *m)
 
     for (int32_t i = 0; i < m->n_buckets && m->mesh.data.size > 1; i++) {
         const opt_bucket *b = &m->buckets[i];
-        st_tensor all = flat(m->grad_block.base + b->grad_at, m->acc_dtype, b->count);
+        st_tensor all = model_flat(m->grad_block.base + b->grad_at, m->acc_dtype, b->count);
         if (b->part) continue;
         if (owners(m) > 1) model_collect(s, ST_REDUCE_SCATTER, ST_G_DATA, &all, &b->unit.grad);
         else model_collect(s, ST_ALL_REDUCE, ST_G_DATA, &all, &all);
@@ -207,7 +200,7 @@ int model_gather_weights(st_model *m)
     for (int32_t i = 0; i < m->n_buckets && owners(m) > 1; i++) {
         const opt_bucket *b = &m->buckets[i];
         int32_t dtype = m->groups[b->group].dtype;
-        st_tensor all = flat(m->weight_block.base + b->at, dtype, b->count);
+        st_tensor all = model_flat(m->weight_block.base + b->at, dtype, b->count);
         if (!model_gathers(m, b)) model_collect(s, ST_ALL_GATHER, ST_G_DATA, &b->unit.weight, &all);
     }
     return s->status;

@@ -334,9 +334,7 @@ static int api_lane(st_step *s, uint32_t what, uint32_t lane)
 
 st_tensor model_cell(const st_model *m, size_t at, int64_t n)
 {
-    st_tensor t = st_tensor2(m->cell_block.base + at, m->acc_dtype, n, 1);
-    t.nd = 1;
-    return t;
+    return model_flat(m->cell_block.base + at, m->acc_dtype, n);
 }
 
 static st_tensor api_scalar(st_step *s, int32_t which)

@@ -4,9 +4,9 @@
 #include "model/private.h"
 #include <string.h>
 
-static st_tensor flat(char *base, size_t at, int32_t dtype, int64_t n)
+st_tensor model_flat(char *at, int32_t dtype, int64_t n)
 {
-    st_tensor t = st_tensor2(base + at, dtype, n, 1);
+    st_tensor t = st_tensor2(at, dtype, n, 1);
     t.nd = 1;
     return t;
 }
@@ -21,14 +21,15 @@ static void make_range(st_model *m, opt_bucket *b)
     u->size = sizeof *u;
     u->rule = g->class_.rule;
     u->weight = u->master =
-        flat(m->weight_block.base, b->at + (model_gathers(m, b) ? 0 : first * own), g->dtype, b->share);
-    if (model_group_has_masters(m, g)) u->master = flat(m->state_block.base, b->master_at, m->acc_dtype, b->share);
-    u->grad = flat(m->grad_block.base, b->grad_at + (b->part ? 0 : first * acc), m->acc_dtype, b->share);
+        model_flat(m->weight_block.base + b->at + (model_gathers(m, b) ? 0 : first * own), g->dtype, b->share);
+    if (model_group_has_masters(m, g))
+        u->master = model_flat(m->state_block.base + b->master_at, m->acc_dtype, b->share);
+    u->grad = model_flat(m->grad_block.base + b->grad_at + (b->part ? 0 : first * acc), m->acc_dtype, b->share);
     for (int s = 0; s < 4; s++)
         u->state[s] = s < g->class_.n_state
-                          ? flat(m->state_block.base, b->state_at[s], g->class_.state[s].dtype, b->share)
+                          ? model_flat(m->state_block.base + b->state_at[s], g->class_.state[s].dtype, b->share)
                           : st_absent();
-    u->hyper = flat(m->cell_block.base, g->hyper_at, m->acc_dtype, m->optimizer_ops.n_hyper);
+    u->hyper = model_cell(m, g->hyper_at, m->optimizer_ops.n_hyper);
     u->first = b->first;
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ops of the cuda backend against the cpu backend, on a GPU; skipped, with the reason, where there is none. The programs link
 # nothing of CUDA.
-EXTRA_DIST += tests/gpu/narrow.sh tests/gpu/run.sh tests/gpu/peer_bf16.py tests/gpu/peer_step.py tests/gpu/ratio.sh
+EXTRA_DIST += tests/gpu/narrow.sh tests/gpu/run.sh tests/gpu/peer.py tests/gpu/peer_bf16.py tests/gpu/peer_step.py tests/gpu/ratio.sh
 gpu_modules = tests/gpu/modules.c tests/gpu/modules.h
 if HAVE_CUDA
 GPU_TESTS = tests/gpu/test_adamw tests/gpu/test_attention tests/gpu/test_loss tests/gpu/test_ops

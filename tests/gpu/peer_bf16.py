@@ -30,20 +30,9 @@ def first_configuration_only():
     triton.autotune = lambda configs, *rest, **more: tune(configs[:1], *rest, **more)
 
 
-def delta_rule():
-    """Name of what computes the delta rule. The guard against its backward on Hopper is for key heads of 64 columns."""
-    try:
-        import fla
-        import fla.ops.common.chunk_o as chunk
-
-        chunk.TRITON_ABOVE_3_7_1 = True
-        return f"flash-linear-attention {fla.__version__}"
-    except ImportError:
-        return "the library's reference"
-
-
 first_configuration_only()
 import torch.nn.functional as F
+from peer import delta_rule
 from safetensors.torch import load_file
 
 

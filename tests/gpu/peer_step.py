@@ -17,6 +17,8 @@ import time
 
 import torch
 
+from peer import delta_rule
+
 
 def read(text):
     """What `strata check --explain` prints: a summary with the pattern written out, then every value with its source."""
@@ -37,18 +39,6 @@ def text_config(pattern, spec):
         linear_num_key_heads=int(delta["key_heads"]), linear_num_value_heads=int(delta["value_heads"]),
         linear_key_head_dim=int(delta["key_dim"]), linear_value_head_dim=int(delta["value_dim"]),
         tie_word_embeddings=stack["tie_embeddings"] == "yes", use_cache=False)
-
-
-def delta_rule():
-    """The guard of fla against its backward on Hopper is for key heads of 64 columns; these have 128."""
-    try:
-        import fla
-        import fla.ops.common.chunk_o as chunk
-
-        chunk.TRITON_ABOVE_3_7_1 = True
-        return f"flash-linear-attention {fla.__version__}"
-    except ImportError:
-        return "the library's reference"
 
 
 def wait(device):
