@@ -3,7 +3,7 @@
 # STRATA_CHECKS
 #
 # --enable-werror, --enable-asan, --enable-ubsan, --enable-coverage: flags for our own objects, kept out of the user's CFLAGS.
-# Sets CHECK_CFLAGS and MODULE_DEFS (-z defs; clang's sanitizers resolve their runtime in the program only and fail with it),
+# Sets CHECK_CFLAGS, NVCC_WARNED (the command that decides what a warning of nvcc's is) and MODULE_DEFS (-z defs; clang's sanitizers resolve their runtime in the program only and fail with it),
 # and strata_checks_result for the summary.
 AC_DEFUN([STRATA_CHECKS], [
 AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror], [treat warnings as errors])], [], [enable_werror=no])
@@ -13,9 +13,10 @@ AC_ARG_ENABLE([ubsan], [AS_HELP_STRING([--enable-ubsan], [build with the undefin
 AC_ARG_ENABLE([coverage], [AS_HELP_STRING([--enable-coverage], [count which lines are executed, for make coverage])], [],
   [enable_coverage=no])
 CHECK_CFLAGS=
+NVCC_WARNED=true
 strata_checks_result=
 strata_sanitize=
-AS_IF([test "x$enable_werror" != xno], [CHECK_CFLAGS=-Werror strata_checks_result=werror])
+AS_IF([test "x$enable_werror" != xno], [CHECK_CFLAGS=-Werror NVCC_WARNED=false strata_checks_result=werror])
 AS_IF([test "x$enable_asan" != xno], [AS_VAR_APPEND([strata_sanitize], [" -fsanitize=address -fno-omit-frame-pointer"])
   AS_VAR_APPEND([strata_checks_result], [" asan"])])
 AS_IF([test "x$enable_ubsan" != xno], [AS_VAR_APPEND([strata_sanitize], [" -fsanitize=undefined -fno-sanitize-recover=undefined"])
@@ -38,5 +39,6 @@ AS_IF([test -n "$strata_sanitize"],
 #endif]])], [], [MODULE_DEFS=])
    CFLAGS=$strata_save_CFLAGS])
 AC_SUBST([CHECK_CFLAGS])
+AC_SUBST([NVCC_WARNED])
 AC_SUBST([MODULE_DEFS])
 ])

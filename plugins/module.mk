@@ -16,7 +16,7 @@ am__v_NVCC_1 =
 .cu.lo:
 	$(AM_V_at)$(MKDIR_P) $(@D)
 	$(AM_V_NVCC)$(CUDA_COMPILE) -c -o $@ $< 2>$*.ptxas || { cat $*.ptxas >&2; exit 1; }
-	$(AM_V_at)! grep -i -A3 warning $*.ptxas >&2
+	$(AM_V_at)! grep -i -A3 warning $*.ptxas >&2 || $(NVCC_WARNED) || { rm -f $@; exit 1; }
 
 include plugins/backends/cpu/module.mk
 include plugins/backends/cuda/module.mk

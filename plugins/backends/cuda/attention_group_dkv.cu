@@ -16,6 +16,7 @@ struct keys_room {
     float lse[2][GROUP_TILE], delta[2][GROUP_TILE];
 };
 
+#if ST_CUDA_HAS_WGMMA
 DEVICE void load_queries(keys_room *room, int turn, const cuda_attn &a, const attn_walk &w)
 {
     int64_t first = (int64_t)w.q + w.at, end = (int64_t)w.q + w.q_n;
@@ -25,7 +26,6 @@ DEVICE void load_queries(keys_room *room, int turn, const cuda_attn &a, const at
     attn_commit();
 }
 
-#if ST_CUDA_HAS_WGMMA
 DEVICE void bring(keys_room *room, const cuda_attn &a, st_cuda_faults faults, int low, int high, int kv, attn_walk w)
 {
     group_load<GROUP_TILE>(room->k, a.k, kv, low, 0, a.k.rows);

@@ -45,6 +45,7 @@ struct local_shared {
 struct local_sizes {
     int items, group;
 };
+#if ST_CUDA_HAS_WGMMA
 /* From w.item on, the first chunk that has tokens. */
 DEVICE void find_chunk(local_place &w, const rule_launch &l, const local_sizes &z)
 {
@@ -139,7 +140,6 @@ DEVICE void load_step(local_shared *s, local_stage *to, const rule_launch &l, co
     copies_commit();
 }
 
-#if ST_CUDA_HAS_WGMMA
 /* ---- what a warpgroup has ---- */
 
 DEVICE int group_index()
