@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ops of the cuda backend against the cpu backend, on a GPU; skipped, with the reason, where there is none. The programs link
 # nothing of CUDA.
-EXTRA_DIST += tests/gpu/narrow.sh tests/gpu/run.sh tests/gpu/peer.py tests/gpu/peer_bf16.py tests/gpu/peer_step.py tests/gpu/ratio.sh
+EXTRA_DIST += tests/gpu/narrow.sh tests/gpu/ranges.sh tests/gpu/run.sh tests/gpu/peer.py tests/gpu/peer_bf16.py tests/gpu/peer_step.py tests/gpu/ratio.sh
 gpu_modules = tests/gpu/modules.c tests/gpu/modules.h
 if HAVE_CUDA
 GPU_TESTS = tests/gpu/test_adamw tests/gpu/test_attention tests/gpu/test_loss tests/gpu/test_ops
 check_PROGRAMS += $(GPU_TESTS)
-TESTS += $(GPU_TESTS) tests/gpu/narrow.sh
+TESTS += $(GPU_TESTS) tests/gpu/narrow.sh tests/gpu/ranges.sh
+check_LTLIBRARIES += tests/gpu/listener.la
+tests_gpu_listener_la_SOURCES = tests/gpu/listener.c
+tests_gpu_listener_la_CPPFLAGS = $(CUDA_CPPFLAGS:-I%=-isystem %)
+tests_gpu_listener_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
 tests_gpu_test_adamw_SOURCES = tests/gpu/test_adamw.c tests/gpu/pairs.c tests/gpu/pairs.h $(gpu_modules)
 tests_gpu_test_adamw_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_gpu_test_adamw_LDADD = $(CMOCKA_LIBS)
