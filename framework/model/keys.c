@@ -41,8 +41,8 @@ static const st_param batch_params[] = {
     ST_INT(batch_keys, images, "0", 0, 1 << 20, "images", 0, "most images in one row"),
     ST_INT(batch_keys, patches, "0", 0, 1 << 28, "patches", 0, "most image patches in one row"),
     ST_BOOL(batch_keys, patch_values, "no", ST_PF_EXPERT, "images may come as ready patch values (reference inputs)"),
-    ST_PARAM(batch_keys, logits, ST_P_SIZE, "32MiB", 4096, 1e15, "bytes", NULL, 0,
-             "memory for one chunk of logits in the loss"),
+    ST_PARAM(batch_keys, logits, ST_P_SIZE, NULL, 4096, 1e15, "bytes", NULL, 0,
+             "memory for one chunk of logits in the loss; not given: 32 MiB on the CPU, 1 GiB on a GPU"),
 };
 static const st_param recompute_params[] = {
     ST_STR(recompute_keys, full, "none", 0, "none, all, or symbols: forward is run again in backward, nothing is kept"),

@@ -328,16 +328,18 @@ static void grouped(void **state)
 }
 
 /* ---- times ---- */
-static void time_xent(void)
+static void time_xent(int64_t rows, int64_t hidden, double gib)
 {
-    enum { T = 8192, H = 2048, V = 248320 };
-    st_tensor h = DEVICE_RANDOM(ST_BF16, -1, 1, T, H), w = DEVICE_RANDOM(ST_BF16, -0.05, 0.05, V, H),
-              labels = DEVICE_RANDOM(ST_I32, 0, V, T), scale = DEVICE_RANDOM(ST_F32, 0.0001, 0.0002, 1),
-              loss = DEVICE_RANDOM(ST_F32, 0, 1, 2), dh = DEVICE_RANDOM(ST_BF16, -1, 1, T, H),
-              dw = DEVICE_RANDOM(ST_F32, -1, 1, V, H);
+    enum { V = 248320 };
+    char name[80];
+    st_tensor h = DEVICE_RANDOM(ST_BF16, -1, 1, rows, hidden), w = DEVICE_RANDOM(ST_BF16, -0.05, 0.05, V, hidden),
+              labels = DEVICE_RANDOM(ST_I32, 0, V, rows), scale = DEVICE_RANDOM(ST_F32, 0.0001, 0.0002, 1),
+              loss = DEVICE_RANDOM(ST_F32, 0, 1, 2), dh = DEVICE_RANDOM(ST_BF16, -1, 1, rows, hidden),
+              dw = DEVICE_RANDOM(ST_F32, -1, 1, V, hidden);
     st_xent x = {.h = &h, .w = &w, .labels = &labels, .scale = &scale, .loss = &loss, .dh = &dh, .dw = &dw, .weight = 1,
-                 .budget = (size_t)2048 * V * 2, .group = ST_G_NONE};
-    print_rate("xent 8192 x 2048 x 248320", gpu_time(call_xent, &x));
+                 .budget = (size_t)(gib * 0x1p30), .group = ST_G_NONE};
+    snprintf(name, sizeof name, "xent %lld x %lld, logits %g GiB", (long long)rows, (long long)hidden, gib);
+    print_rate(name, gpu_time(call_xent, &x));
     x.dh = x.dw = NULL;
     print_rate("the same without gradient", gpu_time(call_xent, &x));
     pairs_clear();
@@ -381,7 +383,8 @@ static void time_lookup(void)
 
 static void times(void **state)
 {
-    time_xent();
+    for (double gib = 1; gib <= 2; gib *= 2) time_xent(16384, 1024, gib);
+    time_xent(8192, 2048, 1);
     time_grouped();
     time_lookup();
 }
