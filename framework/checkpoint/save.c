@@ -62,12 +62,14 @@ static int take_worked_out(st_spec *spec, const st_model *m, st_arena *arena, st
     const st_model_layer *l;
     int n = st_model_layers(m, &l);
     const void **instances = ST_NEW_N(arena, const void *, n + 1);
+    bool *taken = ST_NEW_N(arena, bool, n + 1);
 
-    if (!instances) return st_fail(e, ST_E_NOMEM, "no memory for %d layers", n);
+    if (!instances || !taken) return st_fail(e, ST_E_NOMEM, "no memory for %d layers", n);
     for (int i = 0; i < n; i++) {
         int found = 0;
-        for (int k = 0; k < n && binds_alone(l[i].kind); k++)
+        for (int k = i; k < n && !taken[i] && binds_alone(l[i].kind); k++)
             if (binds_alone(l[k].kind) && strcmp(l[k].section, l[i].section) == 0) instances[found++] = l[k].self;
+        for (int k = i + 1; k < n && found; k++) taken[k] = taken[k] || strcmp(l[k].section, l[i].section) == 0;
         if (found) st_spec_take_worked_out(spec, l[i].section, instances, found);
     }
     return ST_OK;

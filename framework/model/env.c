@@ -344,11 +344,8 @@ static void layer_env(const model_part *p, st_env *e)
     e->layer = p->index;
     e->depth = st->depth;
     e->max_segments = st->max_segments;
-    for (int32_t i = 0; i < st->n; i++) {
-        if (st->symbols[i] != st->symbols[p->index]) continue;
-        if (i < p->index) e->ordinal++;
-        e->instances++;
-    }
+    e->ordinal = p->ordinal;
+    e->instances = st->instances[st->symbols[p->index] & 127];
 }
 
 void model_env(st_model *m, model_part *p, st_env *e)

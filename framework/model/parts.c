@@ -206,6 +206,8 @@ static void number_blocks(model_stack *st)
 
 static int add_layer(st_model *m, model_stack *st, int32_t i, st_diags *d)
 {
+    unsigned char symbol = (unsigned char)st->symbols[i] & 127;
+    int32_t ordinal = st->instances[symbol]++;
     st_instance *proto = bound_symbol(m, st->symbols[i], d);
     model_part *p;
     void *self;
@@ -222,6 +224,7 @@ static int add_layer(st_model *m, model_stack *st, int32_t i, st_diags *d)
     p->n_maps = (int32_t)p->layer.n_maps;
     p->stack = st;
     p->index = i;
+    p->ordinal = ordinal;
     p->trains_as = st->owner->trains_as;
     st->layers[i] = p;
     return ST_OK;

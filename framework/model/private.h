@@ -59,7 +59,7 @@ typedef struct model_part {
     /* layers */
     st_layer_ops layer;
     model_stack *stack;
-    int32_t index, block;
+    int32_t index, block, ordinal; /* ordinal: among the stack's layers of its symbol                        */
     int32_t norm, norm_bias;       /* weights in front; norm_bias -1: none                                   */
     uint32_t drop;                 /* bit per slot that is not kept                                          */
     int32_t full;                  /* recompute the whole forward                                            */
@@ -94,6 +94,7 @@ struct model_stack {
     const char *path;              /* "layers", "encoder.blocks"                                             */
     model_part *owner, **layers; int32_t n;
     char *symbols;
+    int32_t instances[128];        /* layers of each symbol                                                  */
     int64_t hidden, rows;
     int32_t kind, depth, part, max_segments;
     int32_t rotary_dim;            /* head size of the view's tables; 0: no layer rotates by them             */
@@ -195,6 +196,7 @@ struct st_model {
     st_row_shape shape;
     model_part **parts; int32_t n_parts, cap_parts;
     model_weight **weights; int32_t n_weights, cap_weights;
+    int32_t *by_path; uint32_t path_slots; /* weight + 1 by the hash of its path, 0: free; twice as many as weights */
     const st_model_weight **weight_list;
     model_stack **stacks; int32_t n_stacks, cap_stacks;
     model_table *tables; int32_t n_tables, cap_tables;

@@ -83,6 +83,29 @@ static int check_init(const st_weight *w, const char *path, st_error *e)
     return ST_OK;
 }
 
+/* Where the weight of this path is, or would be. */
+static int32_t *slot_of(const st_model *m, const char *path)
+{
+    uint32_t mask = m->path_slots - 1, i = (uint32_t)st_hash64(path, strlen(path), 0) & mask;
+
+    while (m->by_path[i] && strcmp(m->weights[m->by_path[i] - 1]->pub.path, path)) i = (i + 1) & mask;
+    return &m->by_path[i];
+}
+
+static bool grow_slots(st_model *m)
+{
+    uint32_t n = m->path_slots ? 2 * m->path_slots : 64;
+    int32_t *more;
+
+    if (2 * ((uint32_t)m->n_weights + 1) <= m->path_slots) return true;
+    more = ST_NEW_N(m->arena, int32_t, n);
+    if (!more) return false;
+    m->by_path = more;
+    m->path_slots = n;
+    for (int32_t i = 0; i < m->n_weights; i++) *slot_of(m, m->weights[i]->pub.path) = i + 1;
+    return true;
+}
+
 static model_weight *add_weight(st_model *m, model_part *p, const st_weight *w, const char *name, const char *path)
 {
     model_weight *x = ST_NEW(m->arena, model_weight);
@@ -130,13 +153,13 @@ st_wid model_declare(st_model *m, model_part *p, const st_weight *given, st_erro
     path = p->path[0] ? st_arena_printf(m->arena, "%s.%s", p->path, name) : name;
     if (!name || !path) return st_fail(e, ST_E_NOMEM, "no memory for weights"), -1;
     if (!name_ok(name)) return st_fail(e, ST_E_INTERNAL, "weight '%s': names hold a-z 0-9 _ .", path), -1;
-    for (int32_t i = 0; i < m->n_weights; i++)
-        if (!strcmp(m->weights[i]->pub.path, path))
-            return st_fail(e, ST_E_INTERNAL, "weight %s is declared twice", path), -1;
+    if (!grow_slots(m)) return st_fail(e, ST_E_NOMEM, "no memory for weights"), -1;
+    if (*slot_of(m, path)) return st_fail(e, ST_E_INTERNAL, "weight %s is declared twice", path), -1;
     if (check_shape(&w, path, e) != ST_OK || check_cuts(&m->mesh, &w, path, e) != ST_OK ||
         check_init(&w, path, e) != ST_OK)
         return -1;
     if (!add_weight(m, p, &w, name, path)) return st_fail(e, ST_E_NOMEM, "no memory for weights"), -1;
+    *slot_of(m, path) = m->n_weights;
     return m->n_weights - 1;
 }
 

@@ -62,6 +62,8 @@ must 'a module for another ABI is refused with both versions' exits 1 'plugin AB
 cp -r "$scratch/abi" "$scratch/open" && chmod 777 "$scratch/open"
 must 'a plugin in a world-writable directory is not used' exits 1 'no layer plugin fixture' "$strata" check "$good" \
     --set "layer.-.plugin=fixture" --plugin-path "$scratch/open"
+must 'the longest pattern is looked at in seconds, not in the square of its layers' exits 0 'can train' \
+    timeout 200 "$strata" check "$good" --set stack.blocks=32768
 must 'no spec is wrong usage' exits 2 'which spec?' "$strata" check
 must 'two specs are wrong usage' exits 2 'too much' "$strata" check "$good" "$good"
 must 'nothing was written' test ! -e "$scratch/runs"
