@@ -22,39 +22,52 @@ static const char *nearest_name(const st_registry *r, int kind, const char *name
     return names ? st_nearest(name, names, n) : NULL;
 }
 
-static int unknown(const st_registry *r, st_spec *spec, int kind, const char *name, const char *section,
-                   st_diags *diags)
+/* The key of a section that names its plugin; NULL: it is not given. */
+static const st_value *choice(const st_spec *spec, int kind, const char *section)
 {
-    const st_value *at = st_spec_get(spec, section, "plugin");
-    const char *nearest = nearest_name(r, kind, name, st_spec_arena(spec)), *other = NULL;
-    char hint[256];
-    st_buf known = {0};
+    const st_value *v = st_spec_get(spec, section, kind == ST_KIND_BACKEND ? "backend" : "plugin");
+
+    return v && v->origin != ST_FROM_DEFAULT ? v : NULL;
+}
+
+static int refuse(const st_registry *r, st_spec *spec, int kind, const char *section, const char *hint, st_diags *diags,
+                  const char *fmt, ...) ST_PRINTF(7, 8);
+static int refuse(const st_registry *r, st_spec *spec, int kind, const char *section, const char *hint, st_diags *diags,
+                  const char *fmt, ...)
+{
+    const st_value *at = choice(spec, kind, section);
+    char text[256];
+    st_buf known = {0}, whole = {0};
+    va_list ap;
     int rc;
 
-    for (int k = ST_KIND_BACKEND; k <= ST_KIND_OPTIMIZER && !other; k++)
-        if (st_registry_find(r, k, name)) other = st_kind_name(k);
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
     list_names(r, kind, &known);
-    if (nearest) snprintf(hint, sizeof hint, "did you mean %s?", nearest);
-    else
-        snprintf(hint, sizeof hint, "known: %s%s", known.n ? known.data : "none",
-                 r->set_aside ? "; some manifests were set aside, see `strata plugins`" : "");
-    if (other)
-        rc = st_spec_fail(spec, diags, at, hint, "[%s] plugin %s is a %s, not a %s", section, name, other,
-                          st_kind_name(kind));
-    else rc = st_spec_fail(spec, diags, at, hint, "[%s] there is no %s plugin %s", section, st_kind_name(kind), name);
+    if (hint) st_buf_puts(&whole, hint);
+    else st_buf_printf(&whole, "known: %s", known.n ? known.data : "none");
+    st_registry_left_out(r, &whole);
+    if (at) rc = st_spec_fail(spec, diags, at, whole.data, "[%s] %s", section, text);
+    else rc = st_spec_fail_section(spec, diags, section, whole.data, "[%s] %s", section, text);
     st_buf_free(&known);
+    st_buf_free(&whole);
     return rc;
 }
 
-static int no_plugin(const st_registry *r, st_spec *spec, int kind, const char *section, st_diags *diags)
+static int unknown(const st_registry *r, st_spec *spec, int kind, const char *name, const char *section,
+                   st_diags *diags)
 {
+    const char *nearest = nearest_name(r, kind, name, st_spec_arena(spec)), *other = NULL;
     char hint[256];
-    st_buf known = {0};
 
-    list_names(r, kind, &known);
-    snprintf(hint, sizeof hint, "known: %s", known.n ? known.data : "none");
-    st_buf_free(&known);
-    return st_spec_fail_section(spec, diags, section, hint, "[%s] has no key plugin", section);
+    for (int k = ST_KIND_BACKEND; k <= ST_KIND_OPTIMIZER && !other; k++)
+        if (st_registry_find(r, k, name)) other = st_kind_name(k);
+    snprintf(hint, sizeof hint, "did you mean %s?", nearest ? nearest : "");
+    return other ? refuse(r, spec, kind, section, nearest ? hint : NULL, diags, "plugin %s is a %s, not a %s", name,
+                          other, st_kind_name(kind))
+                 : refuse(r, spec, kind, section, nearest ? hint : NULL, diags, "there is no %s plugin %s",
+                          st_kind_name(kind), name);
 }
 
 /* A module that cannot be used is told where the spec asks for it, with the module's own story below. */
@@ -75,9 +88,10 @@ int st_instance_create(st_registry *r, st_spec *spec, int kind, const char *name
     memset(out, 0, sizeof *out);
     if (!name) {
         const st_value *v = st_spec_get(spec, section, "plugin");
-        if (!v || !*v->text) return no_plugin(r, spec, kind, section, diags);
+        if (!v) return refuse(r, spec, kind, section, NULL, diags, "has no key plugin");
         name = v->text;
     }
+    if (!*name) return refuse(r, spec, kind, section, NULL, diags, "no %s plugin is named", st_kind_name(kind));
     out->manifest = st_registry_find(r, kind, name);
     if (!out->manifest) return unknown(r, spec, kind, name, section, diags);
     if (st_module_open(r, out->manifest, &out->plugin, &e) != ST_OK) return module_failed(spec, section, &e, diags);

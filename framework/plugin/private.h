@@ -23,6 +23,9 @@ struct st_registry {
 /* malloc'd arrays that grow by one; returns the new zeroed element, NULL without memory */
 void *st_grow(void *array_pointer, int32_t *n, size_t size);
 
+/* What a name may be in and was not looked for: folders that a user named, manifests set aside. Empty: nothing. */
+void st_registry_left_out(const st_registry *, st_buf *);
+
 /* manifest.c: *out NULL without error: the file is no manifest */
 int st_manifest_read(st_registry *, const char *path, const char *dir, st_manifest **out, st_diags *);
 /* access.c: NULL, or why code from there is not trusted */

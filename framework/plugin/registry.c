@@ -60,7 +60,8 @@ static int add_directory(st_registry *r, const char *dir, const char *source)
     s->dir = path;
     s->source = source;
     if (!path) return ST_E_NOMEM;
-    s->why_not = seen(r, path) ? "is listed above" : st_access_directory(r->arena, path);
+    s->listed = seen(r, path);
+    s->why_not = s->listed ? "is listed above" : st_access_directory(r->arena, path);
     return ST_OK;
 }
 
@@ -103,14 +104,25 @@ static int add_own(st_registry *r)
     return add_directory(r, places.modules, places.uninstalled ? "build tree" : "installed");
 }
 
-static int add_all(st_registry *r, const st_search *search)
+/* What a user named, in a command, a spec or the environment. */
+static int add_asked(st_registry *r, const st_search *search, const char *only)
 {
-    const char *only = secure_getenv("STRATA_PLUGIN_PATH_ONLY"), *more = secure_getenv("STRATA_PLUGIN_PATH");
+    const char *more = secure_getenv("STRATA_PLUGIN_PATH");
 
     for (int32_t i = 0; search && i < search->n_given; i++) ST_TRY(add_directory(r, search->given[i], "--plugin-path"));
     for (int32_t i = 0; search && i < search->n_spec; i++) ST_TRY(add_directory(r, search->spec[i], "spec"));
-    if (only) return add_variable(r, only, "STRATA_PLUGIN_PATH_ONLY");
-    if (more) ST_TRY(add_variable(r, more, "STRATA_PLUGIN_PATH"));
+    if (only) ST_TRY(add_variable(r, only, "STRATA_PLUGIN_PATH_ONLY"));
+    else if (more) ST_TRY(add_variable(r, more, "STRATA_PLUGIN_PATH"));
+    for (int32_t i = 0; i < r->n_searched; i++) r->searched[i].asked = true;
+    return ST_OK;
+}
+
+static int add_all(st_registry *r, const st_search *search)
+{
+    const char *only = secure_getenv("STRATA_PLUGIN_PATH_ONLY");
+
+    ST_TRY(add_asked(r, search, only));
+    if (only) return ST_OK;
     ST_TRY(add_user(r));
     return add_own(r);
 }
@@ -128,11 +140,11 @@ static int by_bytes(const struct dirent **a, const struct dirent **b) /* the sam
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static void as_warnings(const st_diags *from, st_diags *to)
+static void as_warnings(const st_diags *from, bool set_aside, st_diags *to)
 {
     for (int i = 0; i < from->n; i++) {
         st_error e = from->item[i].error;
-        st_error_hint(&e, "the plugin of this manifest is set aside");
+        if (set_aside) st_error_hint(&e, "the plugin of this manifest is set aside");
         st_diags_add(to, &e, from->item[i].line_text[0] ? from->item[i].line_text : NULL, true);
     }
 }
@@ -152,7 +164,7 @@ static int read_manifest(st_registry *r, st_searched *s, const char *name, st_di
     } else {
         rc = st_manifest_read(r, path, s->dir, &m, own);
     }
-    as_warnings(own, diags);
+    as_warnings(own, rc != ST_OK, diags);
     if (rc != ST_OK) {
         s->set_aside++;
         r->set_aside++;
@@ -303,6 +315,15 @@ const st_manifest *st_registry_find(const st_registry *r, int kind, const char *
     return NULL;
 }
 
+void st_registry_left_out(const st_registry *r, st_buf *out)
+{
+    for (int32_t i = 0; i < r->n_searched; i++) {
+        const st_searched *s = &r->searched[i];
+        if (s->why_not && s->asked && !s->listed) st_buf_printf(out, "; %s is not searched: it %s", s->dir, s->why_not);
+    }
+    if (r->set_aside) st_buf_puts(out, "; some manifests were set aside, see `strata plugins`");
+}
+
 static void list_symbols(const st_registry *r, st_error *e)
 {
     st_buf known = {0};
@@ -317,6 +338,7 @@ static void list_symbols(const st_registry *r, st_error *e)
 const st_manifest *st_registry_symbol(const st_registry *r, char symbol, st_error *e)
 {
     const st_manifest *found = NULL;
+    st_buf left_out = {0};
 
     for (int32_t i = 0; i < r->n_list; i++) {
         const st_manifest *m = r->list[i];
@@ -334,7 +356,8 @@ const st_manifest *st_registry_symbol(const st_registry *r, char symbol, st_erro
     st_fail(e, ST_E_NOTFOUND, "no plugin claims the symbol '%c'", symbol);
     if (symbol == '/') return NULL;
     list_symbols(r, e);
-    st_error_hint(e, "[layer.%c] plugin = NAME binds it%s", symbol,
-                  r->set_aside ? "; some manifests were set aside, see `strata plugins`" : "");
+    st_registry_left_out(r, &left_out);
+    st_error_hint(e, "[layer.%c] plugin = NAME binds it%s", symbol, left_out.n ? left_out.data : "");
+    st_buf_free(&left_out);
     return NULL;
 }

@@ -29,6 +29,7 @@ typedef struct st_search {           /* in this order: given, spec, environment,
 typedef struct st_searched {         /* for `strata plugins`                                                   */
     const char *dir, *source;        /* source: "--plugin-path", "STRATA_PLUGIN_PATH" ...                      */
     const char *why_not;             /* NULL: it was searched                                                  */
+    bool asked, listed;              /* asked: a user named it; listed: it is above, too                       */
     int32_t manifests, set_aside;    /* set aside: with mistakes, each told as a warning                       */
 } st_searched;
 

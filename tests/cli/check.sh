@@ -60,8 +60,25 @@ printf '[manifest]\nformat = 1\n[plugin]\nname = fixture\nkind = layer\nmodule =
 must 'a module for another ABI is refused with both versions' exits 1 'plugin ABI 1.7, this host has 1.0' \
     "$strata" check "$good" --set "layer.-.plugin=fixture" --plugin-path "$scratch/abi"
 cp -r "$scratch/abi" "$scratch/open" && chmod 777 "$scratch/open"
-must 'a plugin in a world-writable directory is not used' exits 1 'no layer plugin fixture' "$strata" check "$good" \
-    --set "layer.-.plugin=fixture" --plugin-path "$scratch/open"
+from_open() { "$strata" check "$good" --set "layer.-.plugin=fixture" --plugin-path "$scratch/$1"; }
+must 'a plugin in a world-writable directory is not used' exits 1 'no layer plugin fixture' from_open open
+must 'and the directory is named with the reason' exits 1 "$scratch/open is not searched: it is world-writable" \
+    from_open open
+must 'so is one that is not there' exits 1 'is not searched: it does not exist' from_open nowhere
+sed 's/^format = 1/format = 2/' "$scratch/abi/fixture.ini" > later.ini
+mkdir later && mv later.ini later/fixture.ini
+must 'a manifest of a newer format is told' exits 1 'manifest format 2 is newer than 1' from_open later
+must_not 'and not said to be set aside, for it is used' 'plugin ABI 1.7' \
+    sh -c '"$0" check "$@" 2>&1 | tee all; grep -q "set aside" all' "$strata" "$good" --set "layer.-.plugin=fixture" \
+    --plugin-path "$scratch/later"
+sed 's/^steps = 20/&\nbackend = tpu/' "$good" > backend.ini
+must 'a backend that is nowhere is shown in its place' exits 1 \
+    'backend.ini:3:11: error: [run] there is no backend plugin tpu' "$strata" check backend.ini
+must 'and in an override' exits 1 '--set: error: [run] there is no backend plugin tpu' "$strata" check "$good" \
+    --set run.backend=tpu
+for key in run.backend optimizer.plugin dataset.train.plugin; do
+    must "an empty $key is told as that" exits 1 'plugin is named' "$strata" check "$good" --set $key=
+done
 must 'the longest pattern is looked at in seconds, not in the square of its layers' exits 0 'can train' \
     timeout 200 "$strata" check "$good" --set stack.blocks=32768
 must 'no spec is wrong usage' exits 2 'which spec?' "$strata" check
