@@ -3,14 +3,6 @@
 #include "base/base.h"
 #include <string.h>
 
-/* What a terminal must not get: control characters, and bytes of a line that is not UTF-8. One byte stays one column. */
-static void make_printable(char *text)
-{
-    bool utf8 = st_utf8_valid(text, strlen(text), NULL);
-    for (char *p = text; *p; p++)
-        if (((unsigned char)*p < ' ' && *p != '\t') || *p == 0x7F || (!utf8 && (unsigned char)*p >= 0x80)) *p = '?';
-}
-
 /* Copies the part of a line around `column` that fits the record; sets caret to the column inside the copy. */
 static void keep_line(st_diag *d, const char *line, int column)
 {
@@ -30,7 +22,7 @@ static void keep_line(st_diag *d, const char *line, int column)
         back = "...";
     }
     snprintf(d->line_text, sizeof d->line_text, "%s%.*s%s", front, (int)len, line + start, back);
-    make_printable(d->line_text);
+    st_make_printable(d->line_text);
     d->caret = column > 0 && at >= start && at - start <= len ? (int32_t)(at - start + strlen(front)) + 1 : 0;
 }
 
@@ -47,6 +39,10 @@ int st_diags_add(st_diags *all, const st_error *e, const char *line_text, bool w
     }
     st_diag *d = &all->item[slot];
     d->error = *e;
+    st_make_printable(d->error.file); /* paths and values of a user's, told on a terminal */
+    st_make_printable(d->error.message);
+    st_make_printable(d->error.detail);
+    st_make_printable(d->error.hint);
     d->warning = warning;
     d->line_text[0] = 0;
     d->caret = 0;

@@ -91,6 +91,7 @@ void st_log_vwrite(st_log *l, uint32_t level, const char *who, const char *fmt, 
     }
     va_end(again);
     for (size_t end = strlen(text); end > 0 && text[end - 1] == '\n'; end--) text[end - 1] = 0;
+    st_make_printable(text);
     pthread_mutex_lock(&l->lock);
     if (screen) to_screen(l->screen, level, who, text);
     if (file && l->file) to_file(l->file, level, who, text);

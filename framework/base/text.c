@@ -164,6 +164,33 @@ bool st_utf8_valid(const char *text, size_t n, size_t *bad_at)
     return true;
 }
 
+bool st_is_control(const char *text, size_t n)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    if (n == 0) return false;
+    return (*c < ' ' && *c != '\t') || *c == 0x7F || (*c == 0xC2 && n > 1 && c[1] >= 0x80 && c[1] <= 0x9F);
+}
+
+void st_make_utf8(char *text)
+{
+    size_t n = strlen(text), bad = 0;
+    for (size_t at = 0; !st_utf8_valid(text + at, n - at, &bad);) {
+        at += bad;
+        text[at] = '?';
+    }
+}
+
+/* One byte stays one byte, for carets below it. */
+void st_make_printable(char *text)
+{
+    st_make_utf8(text);
+    for (; *text; text++) {
+        if (!st_is_control(text, 1 + (text[1] != 0))) continue;
+        if ((unsigned char)*text == 0xC2) *text++ = '?';
+        *text = '?';
+    }
+}
+
 /* ---- hash ---- */
 uint64_t st_hash64(const void *bytes, size_t n, uint64_t seed)
 {

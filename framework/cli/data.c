@@ -182,7 +182,11 @@ static int show(view *v, st_error *e)
         content += is_trained(v->row, i) && v->row->content[i - 1];
     }
     fprintf(out, "record %" PRId64 " of %" PRId64 " of [dataset.%s]", v->index, st_loader_count(v->loader), v->split);
-    if (v->sample.id && *v->sample.id) fprintf(out, ", %s", v->sample.id);
+    if (v->sample.id && *v->sample.id) {
+        char *id = st_arena_strdup(v->cli->arena, v->sample.id);
+        if (id) st_make_printable(id);
+        fprintf(out, ", %s", id ? id : "");
+    }
     fprintf(out, "\n%d tokens, %d trained, %d of these scored as content\n", v->row->n_tokens, trained, content);
     if (v->sample.cut) fprintf(out, "%d more tokens were cut off: a row takes no more\n", v->sample.cut);
     for (int32_t i = 0; i < v->row->n_sequences; i++)

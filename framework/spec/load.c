@@ -176,7 +176,7 @@ static bool is_name(const char *p, size_t n)
 static bool is_value(const char *p, size_t n, size_t *bad)
 {
     for (size_t i = 0; i < n; i++)
-        if (((unsigned char)p[i] < ' ' && p[i] != '\n' && p[i] != '\t') || p[i] == 0x7F) {
+        if (st_is_control(p + i, n - i) && p[i] != '\n') {
             *bad = i;
             return false;
         }

@@ -16,14 +16,10 @@ static char *path_of(const st_run *r) { return st_path_join(r->arena, r->output,
 static json_t *json_text(const char *text)
 {
     char *copy = strdup(text);
-    size_t n = strlen(text), at = 0, bad;
     json_t *j;
 
-    while (copy && !st_utf8_valid(copy + at, n - at, &bad)) {
-        at += bad;
-        copy[at] = '?';
-    }
-    j = copy ? json_stringn(copy, n) : NULL;
+    if (copy) st_make_utf8(copy);
+    j = copy ? json_string(copy) : NULL;
     free(copy);
     return j;
 }

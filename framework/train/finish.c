@@ -81,10 +81,13 @@ static int evaluate_permuted(st_run *r, st_error *e)
 /* One line, and nothing that a terminal would act on. */
 static void put_line(FILE *f, const char *what, const char *text)
 {
-    fprintf(f, "    %s  ", what);
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
-        if (*p < 0x20 || *p == 0x7f) fprintf(f, *p == '\n' ? "\\n" : "\\x%02x", *p);
-        else fputc(*p, f);
+    fprintf(f, "%s", what);
+    for (const char *p = text; *p; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (c == '\n') fputs("\\n", f);
+        else if (c == '\t' || st_is_control(p, strlen(p))) fprintf(f, "\\x%02x", c == 0xC2 ? (unsigned char)*++p : c);
+        else fputc(c, f);
+    }
     fputc('\n', f);
 }
 
@@ -93,9 +96,9 @@ static void print_texts(FILE *f, const st_generated *texts, int32_t n)
     fprintf(f, "\nWhat the model reads in held-out samples (greedy, free running):\n");
     for (int32_t i = 0; i < n; i++) {
         const char *truth = texts[i].truth ? texts[i].truth : "";
-        fprintf(f, "  %s %s\n", strcmp(truth, texts[i].text) == 0 ? "right" : "wrong", texts[i].id);
-        put_line(f, "truth", truth);
-        put_line(f, "model", texts[i].text);
+        put_line(f, strcmp(truth, texts[i].text) == 0 ? "  right " : "  wrong ", texts[i].id);
+        put_line(f, "    truth  ", truth);
+        put_line(f, "    model  ", texts[i].text);
     }
     fflush(f);
 }

@@ -91,6 +91,20 @@ static void unprintable_lines(void **state)
     free(text);
 }
 
+/* A user's paths and values stand in messages: nothing of them acts on a terminal, and each stays one line. */
+static void unprintable_words(void **state)
+{
+    st_diags d = {0};
+    st_error e = {0};
+    st_fail_at(&e, ST_E_CONFIG, "a\n\x1B[31m", 1, 1, "b\x7F\tc\xFFz");
+    st_error_detail(&e, "\xC2\x9B" "31m");
+    st_error_hint(&e, "\xC3\xA9\r\xC2");
+    st_diags_add(&d, &e, NULL, false);
+    char *text = shown(&d);
+    assert_string_equal(text, "a??[31m:1:1: error: b?\tc?z\n  detail: ??31m\n  hint: \xC3\xA9 ?\n");
+    free(text);
+}
+
 /* The caret of a long line stands below the right character of the part that is shown. */
 static void long_lines(void **state)
 {
@@ -135,7 +149,7 @@ int main(void)
         cmocka_unit_test(first_error_wins),
         cmocka_unit_test(long_and_multi_line_texts),
         cmocka_unit_test(mistakes_with_carets),
-        cmocka_unit_test(unprintable_lines), cmocka_unit_test(long_lines),
+        cmocka_unit_test(unprintable_lines), cmocka_unit_test(unprintable_words), cmocka_unit_test(long_lines),
         cmocka_unit_test(too_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,6 +77,7 @@ static void refused_bytes(void **state)
     REFUSED("latin-1 behind a byte-order mark", "\xEF\xBB\xBF\xE9 = 1\n", 1, 1, "not UTF-8");
     REFUSED("old line ends", "[run]\nx = 1\ry = 2\n", 2, 6, "carriage return");
     REFUSED("form feed", "[run]\n\fx = 1\n", 2, 1, "0x0c");
+    REFUSED("a control character of two bytes", "[run]\nx = a\xC2\x9Bm\n", 2, 6, "control character (0x9b)");
     REFUSED("UTF-16", "\xFF\xFE[\0r\0]\0\n\0", 1, 1, "UTF-16 (little-endian)");
     REFUSED("UTF-16 big", "\xFE\xFF\0[\0r\0]\0\n", 1, 1, "UTF-16 (big-endian)");
     REFUSED("UTF-16 without mark", "[\0r\0]\0\n\0", 1, 1, "UTF-16 (little-endian, without");

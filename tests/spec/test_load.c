@@ -196,8 +196,8 @@ static void absolute_paths(void **state)
 static void wrong_overrides(void **state)
 {
     folder *f = *state;
-    static const char *const sets[] = {"run.steps", "steps=3",    ".steps=3",   "run.=3", "a b.c=3",
-                                       "=",         "run.x=\x01", "run.x=\xE9", ""};
+    static const char *const sets[] = {"run.steps", "steps=3",    ".steps=3",       "run.=3",     "a b.c=3",
+                                       "=",         "run.x=\x01", "run.x=\xC2\x85", "run.x=\xE9", ""};
     st_spec *s;
     st_diags d = {0};
     char *a = put(f, "a.ini", "[run]\nsteps = 3\n");
