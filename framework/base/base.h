@@ -82,6 +82,8 @@ typedef struct st_log st_log;
 st_log *st_log_create(FILE *screen, int level);
 int st_log_file(st_log *, const char *path, st_error *); /* also into this file, with time stamps */
 void st_log_write(st_log *, uint32_t level, const char *who, const char *fmt, ...) ST_PRINTF(4, 5);
+/* Into the file alone: what the screen is told in another form. */
+void st_log_record(st_log *, uint32_t level, const char *who, const char *fmt, ...) ST_PRINTF(4, 5);
 void st_log_vwrite(st_log *, uint32_t level, const char *who, const char *fmt, va_list);
 void st_log_destroy(st_log *);
 

@@ -73,12 +73,10 @@ static void to_file(FILE *f, uint32_t level, const char *who, const char *text)
     fflush(f);
 }
 
-void st_log_vwrite(st_log *l, uint32_t level, const char *who, const char *fmt, va_list ap)
+static void put_line(st_log *l, bool screen, bool file, uint32_t level, const char *who, const char *fmt, va_list ap)
 {
     char small[1024], *text = small;
     va_list again;
-    if (!l) return;
-    bool screen = l->screen && level <= l->level, file = level <= (l->level > LEVEL_INFO ? l->level : LEVEL_INFO);
     if (!screen && !file) return;
     va_copy(again, ap);
     int n = vsnprintf(small, sizeof small, fmt, ap);
@@ -97,6 +95,21 @@ void st_log_vwrite(st_log *l, uint32_t level, const char *who, const char *fmt, 
     if (file && l->file) to_file(l->file, level, who, text);
     pthread_mutex_unlock(&l->lock);
     if (text != small) free(text);
+}
+
+void st_log_vwrite(st_log *l, uint32_t level, const char *who, const char *fmt, va_list ap)
+{
+    if (!l) return;
+    put_line(l, l->screen && level <= l->level, level <= (l->level > LEVEL_INFO ? l->level : LEVEL_INFO), level, who,
+             fmt, ap);
+}
+
+void st_log_record(st_log *l, uint32_t level, const char *who, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    if (l) put_line(l, false, true, level, who, fmt, ap);
+    va_end(ap);
 }
 
 void st_log_write(st_log *l, uint32_t level, const char *who, const char *fmt, ...)

@@ -153,6 +153,18 @@ static void log_warnings(st_run *r, st_diags *d)
     *d = (st_diags){0};
 }
 
+/* The screen has it from the command, with its hint; whoever reads the log alone must learn why it ends. */
+static void log_end(st_run *r, const st_error *e)
+{
+    const char *detail = e->detail[0] ? "; " : "";
+
+    if (e->line > 0)
+        st_log_record(r->base->log, 1, "train", "%s:%d: %s%s%s", e->file, e->line, e->message, detail, e->detail);
+    else
+        st_log_record(r->base->log, 1, "train", "%s%s%s%s%s", e->file, e->file[0] ? ": " : "", e->message, detail,
+                      e->detail);
+}
+
 int st_train(st_base *base, const st_train_options *options, st_diags *d)
 {
     st_run r = {.base = base, .options = options, .spec = options->spec, .arena = st_arena_create(0)};
@@ -171,6 +183,7 @@ int st_train(st_base *base, const st_train_options *options, st_diags *d)
         }
         if (rc != ST_OK) {
             if (r.line) st_progress_clear(r.line);
+            log_end(&r, &e);
             st_diags_add(d, &e, NULL, false);
         }
     }

@@ -62,6 +62,7 @@ cp -r part kept
 must 'a checkpoint that does not fit ends the run, its file named' exits 3 \
     'saving a checkpoint: part/checkpoints/step-000000008.part/model.safetensors' full 100 part --resume
 must 'with the reason' exits 3 'cannot write: File too large' full 100 part --resume
+must 'the log has it too' grep -q 'error   train: saving a checkpoint: part/.*: cannot write: File too large' part/log
 must 'the one before is whole' diff -r kept/checkpoints part/checkpoints
 must 'when there is room again it goes on' run part --resume --set run.threads=1
 must 'to the bytes of an unbroken run' same plain part

@@ -119,6 +119,8 @@ must 'as if nothing had been' same kept bad
 must 'the first bad tensor is named, and the run fails' exits 3 \
     'step 2 changed nothing: activation: residual behind layers.0' \
     run nan --set schedule.lr=1000 --set checkpoint.every=1
+must 'the log ends with that' sh -c 'tail -n 1 nan/log | grep -F "error   train: step 2 changed nothing: activation"'
+must 'and the screen has it once' test "$(grep -c 'step 2 changed nothing' "$scratch/said")" = 1
 must 'nothing is saved after it' checkpoints nan step-000000001
 must 'metrics tell which step' grep -q '"step": 2, "loss": null.*"skipped"' nan/metrics.jsonl
 must 'on_nan = skip goes on' exits 0 'step 3 changed nothing' run skip --set schedule.lr=1000 --set run.on_nan=skip
