@@ -80,6 +80,27 @@ static int check_schedule(const st_spec *spec, const st_train_config *c, st_diag
     return ST_OK;
 }
 
+/* Whether each part of a path goes one folder deeper. */
+static bool goes_down(const char *path)
+{
+    for (;; path++) {
+        size_t n = strcspn(path, "/");
+        if (n == 0 || (n <= 2 && strspn(path, ".") >= n)) return false;
+        path += n;
+        if (!*path) return true;
+    }
+}
+
+static int check_folder(const st_spec *spec, const st_run_keys *k, st_diags *d)
+{
+    if (k->output && !k->output[0])
+        return st_spec_fail(spec, d, st_spec_get(spec, "run", "output"), "leave it out for runs/NAME",
+                            "[run] output names no folder");
+    if (goes_down(k->name)) return ST_OK;
+    return st_spec_fail(spec, d, st_spec_get(spec, "run", "name"), "[run] output may be any folder",
+                        "[run] name = %s: must name a folder below runs/", k->name);
+}
+
 int st_train_config_bind(st_spec *spec, st_train_config *c, st_diags *d)
 {
     int first = ST_OK;
@@ -93,6 +114,7 @@ int st_train_config_bind(st_spec *spec, st_train_config *c, st_diags *d)
     BIND("checkpoint", checkpoint_params, checkpoint);
     BIND("log", log_params, log);
     if (first != ST_OK) return first;
+    ST_TRY(check_folder(spec, &c->run, d));
     ST_TRY(check_schedule(spec, c, d));
     if (c->checkpoint.from && c->checkpoint.from_hf)
         return st_spec_fail(spec, d, st_spec_get(spec, "checkpoint", "from_hf"), "give one of them",

@@ -22,7 +22,8 @@ static int check_writable(const char *path, st_arena *arena, st_error *e)
         if (strcmp(parent, path) == 0) break;
         path = parent;
     }
-    if (access(path, W_OK | X_OK) == 0 && S_ISDIR(info.st_mode)) return ST_OK;
+    if (!S_ISDIR(info.st_mode)) errno = ENOTDIR;
+    else if (access(path, W_OK | X_OK) == 0) return ST_OK;
     (void)st_fail_errno(e, path, "write into the folder");
     st_error_hint(e, "choose another folder by --output DIR");
     return e->code;
@@ -212,6 +213,7 @@ static int find_output(st_run *r, st_error *e)
 {
     r->output = r->options->output ? r->options->output : r->config.run.output;
     if (!r->output) r->output = st_arena_printf(r->arena, "runs/%s", r->config.run.name);
+    if (r->output && !r->output[0]) return st_fail(e, ST_E_CONFIG, "--output names no folder");
     return r->output ? ST_OK : st_fail(e, ST_E_NOMEM, "no memory for a path");
 }
 

@@ -19,7 +19,17 @@ must 'nor written over' exits 1 'it has no checkpoint to go on from: remove it' 
 mkdir mine && : > mine/notes
 must 'a folder with other things in it is fine' run mine --set run.steps=3
 : > file
-must 'a file in the place of the folder is refused' exits 3 'file: cannot write into the folder' run file/deeper
+must 'a file in the place of the folder is refused' exits 3 'file: cannot write into the folder: Not a directory' run file
+must 'and in that of a folder above it' exits 3 'file: cannot write into the folder: Not a directory' run file/deeper
+for name in '' . .. ../up a/../../up /tmp/up a//b a/; do
+    must "the name '$name' leads to no folder below runs/" exits 1 \
+        "--set: error: [run] name = $name: must name a folder below runs/" "$strata" train micro.ini --set "run.name=$name"
+done
+must 'a name of two folders does' "$strata" train micro.ini --set run.name=.a../b --set run.steps=2
+must 'they are there' test -s runs/.a../b/metrics.jsonl
+must 'an empty output is refused' exits 1 '[run] output names no folder' "$strata" train micro.ini --set run.output=
+must 'in a command too' exits 1 '--output names no folder' run ''
+must 'none of these made a folder' test ! -e ../up -a ! -e /tmp/up -a ! -e metrics.jsonl
 mkdir locked && chmod 555 locked
 if [ -w locked ]; then # the superuser may write everywhere but here
     must 'a folder that cannot be written is refused' exits 3 'cannot make the folder' run /proc/strata/run
