@@ -62,7 +62,13 @@ static void set_from_value(binding *b, const st_param *p, const st_value *v)
         return;
     }
     if (p->flags & ST_PF_DEPRECATED) warn(b, v, p->help, "[%s] %s is going to be removed", v->section, v->key);
-    if (p->type == ST_P_PATH && text[0]) {
+    if (p->type == ST_P_PATH && !text[0]) { /* none, whatever an included file says */
+        if (p->flags & ST_PF_REQUIRED)
+            note(b, st_spec_fail(b->spec, b->diags, v, p->help, "[%s] %s is empty, a path is needed", b->section,
+                                 v->key));
+        return;
+    }
+    if (p->type == ST_P_PATH) {
         ((st_entry *)v)->is_path = 1;
         text = st_spec_file_of(b->spec, v, st_spec_arena(b->spec));
         if (!text) {

@@ -24,6 +24,10 @@ must 'a data set without records' exits 1 '[dataset.train] the data set has no r
 { echo '[run]'; yes '; a comment that only takes room' | head -n 140000; } > large.ini
 must 'a spec without end' exits 1 'large.ini: 4620006 bytes; a spec file has at most 4194304' "$strata" check large.ini
 
+must 'an empty folder of weights is none' run bare --set checkpoint.from= --set run.steps=2
+must 'an empty folder of data is not the root' exits 1 '--set: error: [dataset.train] path is empty, a path is needed' \
+    check --set dataset.train.plugin=cord_v2 --set dataset.train.path=
+
 # ---- files that are none ----
 mkdir folder.json
 must 'a folder in the place of a tokenizer' exits 3 'folder.json: a folder, not a regular file' \

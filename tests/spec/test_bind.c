@@ -118,6 +118,29 @@ static void all_types(void **state)
     st_spec_destroy(s);
 }
 
+/* Joined to a folder it would be that folder, or with a name behind it the root. */
+static void empty_paths(void **state)
+{
+    static const st_param paths[] = {
+        ST_PARAM(layer, file, ST_P_PATH, "def.json", 0, 0, "", NULL, 0, ""),
+        ST_PARAM(layer, data, ST_P_PATH, NULL, 0, 0, "", NULL, ST_PF_REQUIRED, "folder of the data"),
+    };
+    static const st_table t = {paths, ST_COUNT(paths), sizeof(st_param), "test"};
+    layer l;
+    st_spec *s;
+    st_diags d;
+    memset(&l, 0xEE, sizeof l);
+    assert_int_equal(bind_text("[layer.*]\nfile =\ndata = x\n", &t, &l, &s, &d), ST_OK);
+    assert_null(l.file);
+    assert_string_equal(l.data, "dir/x");
+    st_spec_destroy(s);
+    assert_int_equal(bind_text("[layer.*]\nfile = x\ndata = \"\"\n", &t, &l, &s, &d), ST_E_CONFIG);
+    assert_string_equal(d.item[0].error.message, "[layer.*] data is empty, a path is needed");
+    assert_string_equal(d.item[0].error.hint, "folder of the data");
+    assert_int_equal(d.item[0].error.line, 3);
+    st_spec_destroy(s);
+}
+
 static void refuse(const char *line, int column, const char *message, const char *hint)
 {
     char text[700];
@@ -309,7 +332,7 @@ int main(void)
         cmocka_unit_test(defaults),           cmocka_unit_test(all_types),        cmocka_unit_test(wrong_values),
         cmocka_unit_test(missing_and_shared), cmocka_unit_test(several_mistakes), cmocka_unit_test(aging_keys),
         cmocka_unit_test(readers_that_had_no_turn), cmocka_unit_test(taken_values_are_known),
-        cmocka_unit_test(other_strides),      cmocka_unit_test(wrong_tables),
+        cmocka_unit_test(other_strides),      cmocka_unit_test(wrong_tables),     cmocka_unit_test(empty_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
