@@ -12,6 +12,7 @@ typedef struct reader {
     st_error *error;
     json_t *processor; /* preprocessor_config.json beside it; NULL: there is none */
     bool linear, full; /* the pattern has such a mixer */
+    bool experts;      /* every layer of channels has them */
 } reader;
 
 static int missing(const reader *r, const char *where, const char *key)
@@ -19,9 +20,17 @@ static int missing(const reader *r, const char *where, const char *key)
     return st_fail(r->error, ST_E_CONFIG, "%s: %s has no %s", r->path, where, key);
 }
 
-static int whole(const reader *r, json_t *j, const char *where, const char *key, int64_t *out)
+/* A key without a value is as one that is not there: NULL. */
+static json_t *given(json_t *j, const char *key)
 {
     json_t *v = json_object_get(j, key);
+
+    return json_is_null(v) ? NULL : v;
+}
+
+static int whole(const reader *r, json_t *j, const char *where, const char *key, int64_t *out)
+{
+    json_t *v = given(j, key);
 
     if (!v) return missing(r, where, key);
     if (!json_is_integer(v) || json_integer_value(v) < 1 || json_integer_value(v) > INT32_MAX)
@@ -31,12 +40,54 @@ static int whole(const reader *r, json_t *j, const char *where, const char *key,
     return ST_OK;
 }
 
+/* Values of another type than their key's are refused: a default in their place would be another model's. */
+static int wrong_type(const reader *r, const char *key, const char *what)
+{
+    return st_fail(r->error, ST_E_CONFIG, "%s: %s must be %s", r->path, key, what);
+}
+
+/* *out keeps its default when the key is not there. v: the key's value. */
+static int yes_no(const reader *r, json_t *v, const char *key, bool *out)
+{
+    if (v && !json_is_boolean(v)) return wrong_type(r, key, "true or false");
+    if (v) *out = json_is_true(v);
+    return ST_OK;
+}
+
+static int number(const reader *r, json_t *v, const char *key, double most, double *out)
+{
+    double x = json_number_value(v); /* 0: no number */
+
+    if (v && (x <= 0 || x > most))
+        return st_fail(r->error, ST_E_CONFIG, "%s: %s must be a number above 0 and at most %g", r->path, key, most);
+    if (v) *out = x;
+    return ST_OK;
+}
+
+/* A choice of which only one is known; not there: that one. */
+static int only(const reader *r, json_t *v, const char *key, const char *known)
+{
+    const char *text = json_string_value(v);
+
+    if (v && !text) return wrong_type(r, key, "a text");
+    if (!v || strcmp(text, known) == 0) return ST_OK;
+    return st_fail(r->error, ST_E_UNSUPPORTED, "%s: %s \"%s\": only %s is known", r->path, key, text, known);
+}
+
+static int list_or_none(const reader *r, json_t *j, const char *key, size_t *n)
+{
+    json_t *v = given(j, key);
+
+    *n = json_array_size(v);
+    return v && !json_is_array(v) ? wrong_type(r, key, "a list") : ST_OK;
+}
+
 /* A key of `a`, or of `b` when `a` lacks it; the older spelling keeps rotary keys one level up. */
 static json_t *either(json_t *a, json_t *b, const char *key)
 {
-    json_t *v = json_object_get(a, key);
+    json_t *v = given(a, key);
 
-    return v ? v : json_object_get(b, key);
+    return v ? v : given(b, key);
 }
 
 /* ---- the decoder's layers ---- */
@@ -54,26 +105,34 @@ static int layer_symbol(const reader *r, json_t *type, size_t index, char *out)
     return ST_OK;
 }
 
-static bool has_experts(json_t *text) { return json_integer_value(json_object_get(text, "num_experts")) > 0; }
-static const char *channel_symbol(json_t *text) { return has_experts(text) ? "E" : "-"; }
+/* None, or 0, in files of the models without. */
+static int find_experts(reader *r, json_t *text)
+{
+    json_t *v = given(text, "num_experts");
+    int64_t n;
+
+    r->experts = v && !(json_is_integer(v) && json_integer_value(v) == 0);
+    return r->experts ? whole(r, text, "text_config", "num_experts", &n) : ST_OK;
+}
+static const char *channel_symbol(const reader *r) { return r->experts ? "E" : "-"; }
 
 /* The family's multi-token-prediction layers attend fully, whatever the last block does. */
 static int add_depths(reader *r, json_t *text, st_buf *pattern)
 {
-    json_t *v = json_object_get(text, "mtp_num_hidden_layers");
+    json_t *v = given(text, "mtp_num_hidden_layers");
 
     if (!v) return ST_OK;
     if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > 64)
         return st_fail(r->error, ST_E_CONFIG,
                        "%s: text_config.mtp_num_hidden_layers must be a whole number from 0 to 64", r->path);
-    for (json_int_t i = 0; i < json_integer_value(v); i++) st_buf_printf(pattern, "/*%s", channel_symbol(text));
+    for (json_int_t i = 0; i < json_integer_value(v); i++) st_buf_printf(pattern, "/*%s", channel_symbol(r));
     r->full = r->full || json_integer_value(v) > 0;
     return ST_OK;
 }
 
 static int write_pattern(reader *r, json_t *text, st_buf *out)
 {
-    json_t *types = json_object_get(text, "layer_types");
+    json_t *types = given(text, "layer_types");
     int64_t layers, every = 4;
     st_buf pattern = {0};
     int rc = ST_OK;
@@ -81,16 +140,17 @@ static int write_pattern(reader *r, json_t *text, st_buf *out)
     ST_TRY(whole(r, text, "text_config", "num_hidden_layers", &layers));
     if (layers > 4096)
         return st_fail(r->error, ST_E_CONFIG, "%s: num_hidden_layers = %lld: at most 4096", r->path, (long long)layers);
+    if (types && !json_is_array(types)) return wrong_type(r, "layer_types", "a list");
     if (types && json_array_size(types) != (size_t)layers)
         return st_fail(r->error, ST_E_CONFIG, "%s: layer_types has %zu entries, num_hidden_layers is %lld", r->path,
                        json_array_size(types), (long long)layers);
-    if (!types && json_object_get(text, "full_attention_interval"))
+    if (!types && given(text, "full_attention_interval"))
         ST_TRY(whole(r, text, "text_config", "full_attention_interval", &every));
     for (int64_t i = 0; i < layers && rc == ST_OK; i++) {
         char mixer = (i + 1) % every == 0 ? '*' : 'G';
         if (types) rc = layer_symbol(r, json_array_get(types, (size_t)i), (size_t)i, &mixer);
         st_buf_add(&pattern, &mixer, 1);
-        st_buf_puts(&pattern, channel_symbol(text));
+        st_buf_puts(&pattern, channel_symbol(r));
         if (mixer == 'G') r->linear = true;
         else r->full = true;
     }
@@ -114,50 +174,54 @@ static int write_stack(reader *r, json_t *top, json_t *text, st_buf *out)
 {
     int64_t hidden, vocab;
     char eps_text[32];
-    json_t *eps = json_object_get(text, "rms_norm_eps"), *tie = either(top, text, "tie_word_embeddings");
+    double eps = 1e-6;
+    bool tied = false;
 
     ST_TRY(whole(r, text, "text_config", "hidden_size", &hidden));
     ST_TRY(whole(r, text, "text_config", "vocab_size", &vocab));
-    st_format_float(json_is_number(eps) ? json_number_value(eps) : 1e-6, eps_text);
+    ST_TRY(number(r, given(text, "rms_norm_eps"), "rms_norm_eps", 1, &eps));
+    ST_TRY(yes_no(r, either(top, text, "tie_word_embeddings"), "tie_word_embeddings", &tied));
+    st_format_float(eps, eps_text);
     st_buf_puts(out, is_family(top, text) ? "[stack]\nfamily = qwen3.5\n" : "[stack]\n");
     ST_TRY(write_pattern(r, text, out));
     st_buf_printf(out, "hidden = %lld\nvocab = %lld\nnorm = rms1p\nnorm_eps = %s\ntie_embeddings = %s\n",
-                  (long long)hidden, (long long)vocab, eps_text, json_is_true(tie) ? "yes" : "no");
+                  (long long)hidden, (long long)vocab, eps_text, tied ? "yes" : "no");
     return ST_OK;
 }
 
 /* Things that the layers here do in one way only. */
 static int check_layers(const reader *r, json_t *text)
 {
-    const char *act = json_string_value(json_object_get(text, "hidden_act"));
-    json_t *gate = json_object_get(text, "attn_output_gate");
+    bool bias = false, gate = true;
 
-    if (act && strcmp(act, "silu") != 0)
-        return st_fail(r->error, ST_E_UNSUPPORTED, "%s: hidden_act \"%s\": only silu is known", r->path, act);
-    if (json_is_true(json_object_get(text, "attention_bias")))
-        return st_fail(r->error, ST_E_UNSUPPORTED, "%s: attention_bias = true: not in this family", r->path);
-    if (gate && !json_is_true(gate))
-        return st_fail(r->error, ST_E_UNSUPPORTED, "%s: attn_output_gate = false: not in this family", r->path);
+    ST_TRY(only(r, given(text, "hidden_act"), "hidden_act", "silu"));
+    ST_TRY(yes_no(r, given(text, "attention_bias"), "attention_bias", &bias));
+    ST_TRY(yes_no(r, given(text, "attn_output_gate"), "attn_output_gate", &gate));
+    if (bias) return st_fail(r->error, ST_E_UNSUPPORTED, "%s: attention_bias = true: not in this family", r->path);
+    if (!gate) return st_fail(r->error, ST_E_UNSUPPORTED, "%s: attn_output_gate = false: not in this family", r->path);
     return ST_OK;
 }
 
 /* In this family every layer has experts and their shares always add to 1. */
 static int check_experts(const reader *r, json_t *text)
 {
-    json_t *dense = json_object_get(text, "mlp_only_layers"), *every = json_object_get(text, "decoder_sparse_step");
+    json_t *every = given(text, "decoder_sparse_step");
+    bool norm = true;
+    size_t dense;
 
-    if (json_array_size(dense) > 0 || (every && json_integer_value(every) != 1))
+    ST_TRY(list_or_none(r, text, "mlp_only_layers", &dense));
+    ST_TRY(yes_no(r, given(text, "norm_topk_prob"), "norm_topk_prob", &norm));
+    if (dense > 0 || (every && !(json_is_integer(every) && json_integer_value(every) == 1)))
         return st_fail(r->error, ST_E_UNSUPPORTED, "%s: %s: layers without experts among those with them", r->path,
-                       json_array_size(dense) > 0 ? "mlp_only_layers is not empty" : "decoder_sparse_step is not 1");
-    if (json_is_false(json_object_get(text, "norm_topk_prob")))
-        return st_fail(r->error, ST_E_UNSUPPORTED, "%s: norm_topk_prob = false: not in this family", r->path);
+                       dense > 0 ? "mlp_only_layers is not empty" : "decoder_sparse_step is not 1");
+    if (!norm) return st_fail(r->error, ST_E_UNSUPPORTED, "%s: norm_topk_prob = false: not in this family", r->path);
     return ST_OK;
 }
 
 /* How the balance loss is formed is left to the trainer; the file only says its factor. */
 static int write_experts(const reader *r, json_t *text, st_buf *out)
 {
-    json_t *coef = json_object_get(text, "router_aux_loss_coef");
+    json_t *coef = given(text, "router_aux_loss_coef");
     int64_t experts, picks, width, shared;
     char coef_text[32];
 
@@ -169,8 +233,8 @@ static int write_experts(const reader *r, json_t *text, st_buf *out)
     if (picks > experts)
         return st_fail(r->error, ST_E_CONFIG, "%s: num_experts_per_tok = %lld, num_experts = %lld", r->path,
                        (long long)picks, (long long)experts);
-    if (coef && (!json_is_number(coef) || json_number_value(coef) < 0))
-        return st_fail(r->error, ST_E_CONFIG, "%s: router_aux_loss_coef must be a number from 0", r->path);
+    if (coef && (!json_is_number(coef) || json_number_value(coef) < 0 || json_number_value(coef) > 1000))
+        return wrong_type(r, "router_aux_loss_coef", "a number from 0 to 1000");
     st_format_float(coef ? json_number_value(coef) : 0.001, coef_text);
     st_buf_printf(out,
                   "\n[layer.E]\nplugin = moe\nexperts = %lld\ntop_k = %lld\nwidth = %lld\nshared_width = %lld\n"
@@ -215,7 +279,7 @@ static int write_layers(const reader *r, json_t *text, st_buf *out)
     ST_TRY(check_layers(r, text));
     if (r->linear) ST_TRY(write_linear(r, text, out));
     if (r->full) ST_TRY(write_attention(r, text, out));
-    if (has_experts(text)) return write_experts(r, text, out);
+    if (r->experts) return write_experts(r, text, out);
     ST_TRY(whole(r, text, "text_config", "intermediate_size", &width));
     st_buf_printf(out, "\n[layer.-]\nplugin = swiglu\nwidth = %lld\n", (long long)width);
     return ST_OK;
@@ -223,43 +287,52 @@ static int write_layers(const reader *r, json_t *text, st_buf *out)
 
 /* ---- positions ---- */
 
+/* Frequencies of time, row and column; they must be those that rotate. */
+static int read_section(const reader *r, json_t *rope, double share, int64_t head, int64_t section[3])
+{
+    json_t *list = given(rope, "mrope_section");
+    int64_t sum = 0, pairs = (int64_t)floor((double)head * share / 2 + 0.5);
+
+    if (!list) return missing(r, "rope_parameters", "mrope_section of three numbers");
+    for (size_t i = 0; i < 3; i++) {
+        json_t *v = json_array_get(list, i);
+        if (json_array_size(list) != 3 || !json_is_integer(v) || json_integer_value(v) < 0 ||
+            json_integer_value(v) > INT32_MAX)
+            return wrong_type(r, "mrope_section", "three whole numbers from 0");
+        sum += section[i] = json_integer_value(v);
+    }
+    if (sum == pairs) return ST_OK;
+    return st_fail(r->error, ST_E_CONFIG,
+                   "%s: mrope_section adds to %lld, but %lld pairs rotate (head_dim %lld x %g / 2)", r->path,
+                   (long long)sum, (long long)pairs, (long long)head, share);
+}
+
 static int write_position(const reader *r, json_t *text, st_buf *out)
 {
-    json_t *rope = json_object_get(text, "rope_parameters"), *section, *theta, *part, *type;
-    int64_t d, sum = 0, pairs;
+    json_t *rope = given(text, "rope_parameters");
+    double base = 0, share = 0;
     char base_text[32], share_text[32];
-    double share;
+    int64_t d, section[3];
+    bool interleaved = true;
 
-    if (!json_is_object(rope)) rope = json_object_get(text, "rope_scaling");
-    if (!json_is_object(rope)) return missing(r, "text_config", "rope_parameters or rope_scaling");
-    section = json_object_get(rope, "mrope_section");
-    theta = either(rope, text, "rope_theta");
-    part = either(rope, text, "partial_rotary_factor");
-    type = json_object_get(rope, "rope_type");
-    if (!json_is_number(theta)) return missing(r, "text_config", "rope_theta (rotary base)");
-    if (!json_is_number(part)) return missing(r, "text_config", "partial_rotary_factor");
-    if (!json_is_array(section) || json_array_size(section) != 3)
-        return missing(r, "rope_parameters", "mrope_section of three numbers");
-    if (type && strcmp(json_string_value(type) ? json_string_value(type) : "", "default") != 0)
-        return st_fail(r->error, ST_E_UNSUPPORTED, "%s: rope_type \"%s\": only \"default\" is known", r->path,
-                       json_string_value(type) ? json_string_value(type) : "?");
+    if (!rope) rope = given(text, "rope_scaling");
+    if (!rope) return missing(r, "text_config", "rope_parameters or rope_scaling");
+    if (!json_is_object(rope)) return wrong_type(r, "rope_parameters or rope_scaling", "an object");
+    ST_TRY(number(r, either(rope, text, "rope_theta"), "rope_theta", 1e12, &base));
+    ST_TRY(number(r, either(rope, text, "partial_rotary_factor"), "partial_rotary_factor", 1, &share));
+    if (base == 0) return missing(r, "text_config", "rope_theta (rotary base)");
+    if (share == 0) return missing(r, "text_config", "partial_rotary_factor");
+    ST_TRY(only(r, given(rope, "rope_type"), "rope_type", "default"));
+    ST_TRY(yes_no(r, given(rope, "mrope_interleaved"), "mrope_interleaved", &interleaved));
     ST_TRY(whole(r, text, "text_config", "head_dim", &d));
-    share = json_number_value(part);
-    pairs = (int64_t)floor((double)d * share / 2 + 0.5);
-    for (size_t i = 0; i < 3; i++) sum += json_integer_value(json_array_get(section, i));
-    if (sum != pairs)
-        return st_fail(r->error, ST_E_CONFIG,
-                       "%s: mrope_section adds to %lld, but %lld pairs rotate (head_dim %lld x %g / 2)", r->path,
-                       (long long)sum, (long long)pairs, (long long)d, share);
-    st_format_float(json_number_value(theta), base_text);
+    ST_TRY(read_section(r, rope, share, d, section));
+    st_format_float(base, base_text);
     st_format_float(share, share_text);
     st_buf_printf(out,
                   "\n[position]\nplugin = mrope\nsection = %lld,%lld,%lld\nbase = %s\nrotary_percent = %s\n"
                   "interleaved = %s\n",
-                  (long long)json_integer_value(json_array_get(section, 0)),
-                  (long long)json_integer_value(json_array_get(section, 1)),
-                  (long long)json_integer_value(json_array_get(section, 2)), base_text, share_text,
-                  json_is_false(json_object_get(rope, "mrope_interleaved")) ? "no" : "yes");
+                  (long long)section[0], (long long)section[1], (long long)section[2], base_text, share_text,
+                  interleaved ? "yes" : "no");
     return ST_OK;
 }
 
@@ -267,21 +340,20 @@ static int write_position(const reader *r, json_t *text, st_buf *out)
 
 static int check_vision(const reader *r, json_t *text, json_t *vision)
 {
-    const char *act = json_string_value(json_object_get(vision, "hidden_act"));
-    int64_t hidden, given;
+    int64_t hidden, outer;
+    size_t deep;
 
-    if (act && strcmp(act, "gelu_pytorch_tanh") != 0)
-        return st_fail(r->error, ST_E_UNSUPPORTED, "%s: vision hidden_act \"%s\": only gelu_pytorch_tanh is known",
-                       r->path, act);
-    if (json_array_size(json_object_get(vision, "deepstack_visual_indexes")) > 0)
+    ST_TRY(only(r, given(vision, "hidden_act"), "vision hidden_act", "gelu_pytorch_tanh"));
+    ST_TRY(list_or_none(r, vision, "deepstack_visual_indexes", &deep));
+    if (deep > 0)
         return st_fail(r->error, ST_E_UNSUPPORTED, "%s: deepstack_visual_indexes is not empty: that is another family",
                        r->path);
-    if (!json_object_get(vision, "out_hidden_size")) return ST_OK;
+    if (!given(vision, "out_hidden_size")) return ST_OK;
     ST_TRY(whole(r, text, "text_config", "hidden_size", &hidden));
-    ST_TRY(whole(r, vision, "vision_config", "out_hidden_size", &given));
-    if (given == hidden) return ST_OK;
+    ST_TRY(whole(r, vision, "vision_config", "out_hidden_size", &outer));
+    if (outer == hidden) return ST_OK;
     return st_fail(r->error, ST_E_CONFIG, "%s: vision out_hidden_size = %lld, but hidden_size = %lld", r->path,
-                   (long long)given, (long long)hidden);
+                   (long long)outer, (long long)hidden);
 }
 
 static int position_side(const reader *r, json_t *vision, int64_t *side)
@@ -297,13 +369,13 @@ static int position_side(const reader *r, json_t *vision, int64_t *side)
 /* ---- pictures, as the processor's file has them ---- */
 
 /* Both files tell how pictures are cut: a folder in which they disagree is not one model's. */
-static int check_processor(const reader *r, const char *key, const char *of_vision, int64_t given)
+static int check_processor(const reader *r, const char *key, const char *of_vision, int64_t value)
 {
-    json_t *v = json_object_get(r->processor, key);
+    json_t *v = given(r->processor, key);
 
-    if (!v || (json_is_integer(v) && json_integer_value(v) == given)) return ST_OK;
+    if (!v || (json_is_integer(v) && json_integer_value(v) == value)) return ST_OK;
     return st_fail(r->error, ST_E_CONFIG, "%s: vision_config.%s is %lld, but %s in preprocessor_config.json is %lld",
-                   r->path, of_vision, (long long)given, key, (long long)json_integer_value(v));
+                   r->path, of_vision, (long long)value, key, (long long)json_integer_value(v));
 }
 
 /* Pixels stand under a key of their own, or in `size` under the name of an edge, though they are no edge. */
@@ -324,7 +396,7 @@ static int write_pixels(const reader *r, const char *key, const char *edge, int6
 
 static int write_channels(const reader *r, const char *key, st_buf *out)
 {
-    json_t *list = json_object_get(r->processor, key);
+    json_t *list = given(r->processor, key);
     char number[32];
 
     if (!list) return ST_OK;
@@ -389,14 +461,16 @@ static int write_encoder(const reader *r, json_t *text, json_t *vision, st_buf *
 
 static int write_all(reader *r, json_t *top, st_buf *out)
 {
-    json_t *text = json_object_get(top, "text_config"), *vision = json_object_get(top, "vision_config");
+    json_t *text = given(top, "text_config"), *vision = given(top, "vision_config");
 
     if (!text) text = top; /* text-only models keep everything at the top */
     if (!json_is_object(text)) return st_fail(r->error, ST_E_CONFIG, "%s: text_config must be an object", r->path);
+    if (vision && !json_is_object(vision)) return wrong_type(r, "vision_config", "an object");
+    ST_TRY(find_experts(r, text));
     ST_TRY(write_stack(r, top, text, out));
     ST_TRY(write_layers(r, text, out));
     ST_TRY(write_position(r, text, out));
-    return json_is_object(vision) ? write_encoder(r, text, vision, out) : ST_OK;
+    return vision ? write_encoder(r, text, vision, out) : ST_OK;
 }
 
 static int read_object(const char *path, st_arena *arena, json_t **out, st_error *e)

@@ -26,10 +26,22 @@ static void put_value(st_buf *out, const char *key, const char *text)
 {
     st_buf_printf(out, "%s = \"", key);
     for (; *text; text++) {
-        if (*text == '"' || *text == '\\') st_buf_puts(out, "\\");
-        st_buf_add(out, text, 1);
+        static const char plain[] = "\n\t\"\\", shown[] = "nt\"\\";
+        const char *at = strchr(plain, *text);
+        if (at) st_buf_printf(out, "\\%c", shown[at - plain]);
+        else st_buf_add(out, text, 1);
     }
     st_buf_puts(out, "\"\n");
+}
+
+/* Whether a spec can hold it: text without control characters but those that quotes have escapes for. */
+static bool can_be_written(const char *text)
+{
+    size_t n = strlen(text);
+
+    for (size_t i = 0; i < n; i++)
+        if (text[i] != '\n' && st_is_control(text + i, n - i)) return false;
+    return st_utf8_valid(text, n, NULL);
 }
 
 static bool holds(st_cli *cli, const char *dir, const char *name)
@@ -65,6 +77,12 @@ static int write_spec(st_cli *cli, const char *given, st_buf *out, st_error *e)
     if (!holds(cli, dir, "config.json")) {
         free(dir);
         return st_fail(e, ST_E_NOTFOUND, "%s holds no config.json", given);
+    }
+    if (!can_be_written(dir)) {
+        free(dir);
+        st_fail(e, ST_E_UNSUPPORTED, "%s: a spec cannot name this folder", given);
+        st_error_hint(e, "its name, or that of one above it, is not UTF-8 or has control characters");
+        return ST_E_UNSUPPORTED;
     }
     rc = st_hf_config_spec(st_path_join(cli->arena, dir, "config.json"), &model, e);
     if (rc == ST_OK) {

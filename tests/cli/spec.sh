@@ -53,6 +53,51 @@ must 'as it is for experts' exits 0 'family = qwen3.5' "$strata" spec from-hf "$
 sed -i 's/"model_type": "qwen3_5_text"/"model_type": "other"/' "$model/config.json"
 must 'no other' sh -c '! "$0" spec from-hf "$1" | grep family' "$strata" "$model"
 
+# ---- values of another type ----
+# A default, or the part left out, in the place of what cannot be read would be another model.
+# wrong KEY VALUE TEXT [CONFIG]: KEY of a config with that value is refused with TEXT
+wrong() {
+    tr '\n' ' ' < "${4:-$golden}" | sed "s/\"$1\": *\(\[[^]]*\]\|[^],}[]*\)/\"$1\": $2/g" > "$model/config.json"
+    must "$1 = $2" exits 1 "config.json: $3" "$strata" spec from-hf "$model"
+}
+wrong rms_norm_eps '"small"' 'rms_norm_eps must be a number above 0 and at most 1'
+wrong rms_norm_eps -1 'rms_norm_eps must be a number above 0 and at most 1'
+wrong rope_theta 0 'rope_theta must be a number above 0 and at most 1e+12'
+wrong rope_theta '"1e4"' 'rope_theta must be a number above 0'
+wrong partial_rotary_factor 2 'partial_rotary_factor must be a number above 0 and at most 1'
+wrong tie_word_embeddings '"yes"' 'tie_word_embeddings must be true or false'
+wrong attention_bias 1 'attention_bias must be true or false'
+wrong mrope_interleaved 0 'mrope_interleaved must be true or false'
+wrong mrope_section '[2, 2]' 'mrope_section must be three whole numbers from 0'
+wrong mrope_section '[5, -1, 0]' 'mrope_section must be three whole numbers from 0'
+wrong mrope_section '[2.0, 1, 1]' 'mrope_section must be three whole numbers from 0'
+wrong hidden_act 3 'hidden_act must be a text'
+wrong hidden_act '"relu"' 'hidden_act "relu": only silu is known'
+wrong rope_type '"yarn"' 'rope_type "yarn": only default is known'
+wrong layer_types '"all"' 'layer_types must be a list'
+moe=$ST_SRCDIR/tests/golden/moe-small/config.json
+wrong num_experts '"8"' 'text_config.num_experts must be a whole number' "$moe"
+wrong num_experts 7.5 'text_config.num_experts must be a whole number' "$moe"
+wrong num_experts -8 'text_config.num_experts must be a whole number' "$moe"
+wrong router_aux_loss_coef 1e9 'router_aux_loss_coef must be a number from 0 to 1000' "$moe"
+echo '{"vision_config": 5, "hidden_size": 8}' > "$model/config.json"
+must 'a vision tower that is no object is not left out' exits 1 'vision_config must be an object' \
+    "$strata" spec from-hf "$model"
+sed 's/"rms_norm_eps": 1e-06/"rms_norm_eps": null/' "$golden" > "$model/config.json"
+must 'null is as if the key were not there' writes 'norm_eps = 1e-06'
+
+# ---- folders that a spec can hardly name ----
+broken=$(printf 'two\nlines\there')
+mkdir "$broken" && cp "$golden" "$broken/config.json" && : > "$broken/model.safetensors"
+must 'a name of two lines' "$strata" spec from-hf "$broken" -o lines.ini
+must 'is written so that it can be read' exits 0 'name = (several lines)' "$strata" check lines.ini --explain
+odd=$(printf 'esc\033here')
+mkdir "$odd" && cp "$golden" "$odd/config.json"
+must 'one that cannot be written is refused' exits 1 'a spec cannot name this folder' "$strata" spec from-hf "$odd"
+odd=$(printf 'caf\351')
+mkdir "$odd" && cp "$golden" "$odd/config.json"
+must 'so is one that is not UTF-8' exits 1 'a spec cannot name this folder' "$strata" spec from-hf "$odd"
+
 # ---- what the processor's file says of pictures ----
 cp "$ST_SRCDIR/tests/golden/dense-vl/config.json" "$model/"
 processor() { printf '%s\n' "$1" > "$model/preprocessor_config.json"; }
