@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/inspect_print.c - a plugin as text, Markdown and JSON, all from its descriptor. */
 #include "config.h"
+#include "base/json.h"
 #include "cli/inspect.h"
 #include <stdlib.h>
 #include <string.h>
@@ -235,19 +236,19 @@ static void json_manifest(json_t *o, const st_manifest *m)
     json_t *kernels = json_object();
 
     if (m->symbol) json_object_set_new(o, "symbol", json_string(symbol));
-    json_object_set_new(o, "manifest", json_string(m->file));
+    json_object_set_new(o, "manifest", st_json_text(m->file));
     for (int32_t k = 0; k < m->n_kernels; k++)
-        json_object_set_new(kernels, m->kernels[k].backend, json_string(m->kernels[k].module));
+        json_object_set_new(kernels, m->kernels[k].backend, st_json_text(m->kernels[k].module));
     json_object_set_new(o, "kernels", kernels);
 }
 
 int inspect_json(const st_inspected *i, FILE *to)
 {
     const st_plugin *p = i->plugin;
-    json_t *o = json_pack("{s:s, s:s, s:s, s:[i,i], s:s, s:s, s:s, s:s, s:s}", "name", p->name, "kind",
+    json_t *o = json_pack("{s:s, s:s, s:s, s:[i,i], s:s, s:s, s:s, s:s, s:o}", "name", p->name, "kind",
                           st_kind_name((int)p->kind), "version", p->version, "abi", (int)p->abi_major,
                           (int)p->abi_minor, "license", p->license, "author", p->author, "summary", p->summary,
-                          "description", p->description, "module", i->module);
+                          "description", p->description, "module", st_json_text(i->module));
     json_t *params = json_array();
 
     if (i->manifest) json_manifest(o, i->manifest);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/plan.c - `strata plan`: what a run would take, by the real code with counting memory. No data are opened, no
  * weights are made, so it runs where the run itself could not. */
+#include "base/json.h"
 #include "cli/commands.h"
 #include "cli/plan_trade.h"
 #include "cli/summary.h"
@@ -8,7 +9,6 @@
 #include "train/train.h"
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -362,22 +362,22 @@ static json_t *json_plan(const planned *p, const char *path)
     const st_mesh *m = p->mesh;
 
     return json_pack(
-        "{s:s, s:s, s:s, s:s, s:i, s:{s:i, s:i, s:i, s:i}, s:i, s:i, s:f, s:o, s:o, s:{s:I, s:I}, s:o, s:o, "
+        "{s:o, s:s, s:s, s:s, s:i, s:{s:i, s:i, s:i, s:i}, s:i, s:i, s:f, s:o, s:o, s:{s:I, s:I}, s:o, s:o, "
         "s:o, s:o}",
-        "spec", path, "pattern", st_model_pattern(p->model), "backend", st_model_backend(p->model), "precision",
-        cli_dtype(st_model_dtype(p->model)), "ranks", (int)ranks_of(p), "mesh", "data", m->data.size, "context",
-        m->context.size, "tensor", m->tensor.size, "expert", m->expert.size, "rows", (int)all_rows(p), "rank_rows",
-        st_model_micros(p->model), "row_tokens", p->row.tokens, "parameters", json_parts(p), "memory_bytes",
-        json_memory(p), "process_bytes", "rows", (json_int_t)p->process.rows, "program", (json_int_t)ST_PROGRAM_BYTES,
-        "step_flops", json_flops(p, 1), "rank_flops", json_flops(p, ranks_of(p)), "traffic_bytes", json_traffic(p),
-        "layers", json_layers(p));
+        "spec", st_json_text(path), "pattern", st_model_pattern(p->model), "backend", st_model_backend(p->model),
+        "precision", cli_dtype(st_model_dtype(p->model)), "ranks", (int)ranks_of(p), "mesh", "data", m->data.size,
+        "context", m->context.size, "tensor", m->tensor.size, "expert", m->expert.size, "rows", (int)all_rows(p),
+        "rank_rows", st_model_micros(p->model), "row_tokens", p->row.tokens, "parameters", json_parts(p),
+        "memory_bytes", json_memory(p), "process_bytes", "rows", (json_int_t)p->process.rows, "program",
+        (json_int_t)ST_PROGRAM_BYTES, "step_flops", json_flops(p, 1), "rank_flops", json_flops(p, ranks_of(p)),
+        "traffic_bytes", json_traffic(p), "layers", json_layers(p));
 }
 
 /* Of one plan the object; of several an array of them. */
-static int print_json(const plans *all, const char *path, FILE *out)
+static int print_json(const plans *all, const char *path, FILE *out, st_error *e)
 {
     json_t *list = json_array(), *top;
-    int bad;
+    char *text;
 
     for (int i = 0; i < all->n; i++) {
         const planned *p = &all->of[i];
@@ -385,13 +385,13 @@ static int print_json(const plans *all, const char *path, FILE *out)
         if (p->n_trades) json_object_set_new(plan, "recompute", cli_json_trade(p->trades, p->n_trades));
         if (json_array_append_new(list, plan)) break;
     }
-    bad = json_array_size(list) != (size_t)all->n;
     top = all->n == 1 ? json_incref(json_array_get(list, 0)) : json_pack("{s:O}", "plans", list);
-    bad = bad || !top || json_dumpf(top, out, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    text = json_array_size(list) == (size_t)all->n ? json_dumps(top, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(top);
     json_decref(list);
-    if (bad) return ST_E_NOMEM;
-    fputc('\n', out);
+    if (!text) return st_fail(e, ST_E_NOMEM, "no memory for the plan as JSON");
+    fprintf(out, "%s\n", text);
+    free(text);
     return ST_OK;
 }
 
@@ -402,6 +402,7 @@ static int run(st_cli *cli, const char *name, const int32_t *ranks, int n, bool 
     plans all = {.n = 0};
     st_spec *spec = NULL;
     st_registry *registry = NULL;
+    st_error e = {0};
     int rc = cli_start(cli, 0);
 
     if (rc == ST_OK) rc = cli_load(cli, name, &spec, &registry);
@@ -409,8 +410,10 @@ static int run(st_cli *cli, const char *name, const int32_t *ranks, int n, bool 
         rc = build(cli, spec, registry, ranks[all.n], n == 1, &all.of[all.n]);
         all.n++;
     }
-    if (rc == ST_OK && json) rc = print_json(&all, st_spec_path(spec), cli->out);
-    else if (rc == ST_OK) print_text(&all, st_spec_path(spec), cli->out);
+    if (rc == ST_OK && json) {
+        rc = print_json(&all, st_spec_path(spec), cli->out, &e);
+        if (rc != ST_OK) st_diags_add(cli->diags, &e, NULL, false);
+    } else if (rc == ST_OK) print_text(&all, st_spec_path(spec), cli->out);
     int code = cli_report(cli, rc);
     for (int i = 0; i < all.n; i++) st_model_destroy(all.of[i].model);
     st_registry_close(registry);

@@ -3,26 +3,14 @@
  * resumed run goes on with it: what it names already is known. */
 #include "config.h"
 
+#include "base/json.h"
 #include "train/run.h"
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static char *path_of(const st_run *r) { return st_path_join(r->arena, r->output, "bad_samples.jsonl"); }
-
-/* Words about a damaged file may hold bytes of it. */
-static json_t *json_text(const char *text)
-{
-    char *copy = strdup(text);
-    json_t *j;
-
-    if (copy) st_make_utf8(copy);
-    j = copy ? json_string(copy) : NULL;
-    free(copy);
-    return j;
-}
 
 static int append(const char *path, const char *line, st_error *e)
 {
@@ -39,7 +27,7 @@ static int write_bad(void *ctx, const st_bad_sample *bad, st_error *e)
 {
     const st_run *r = ctx;
     json_t *j = json_pack("{s:s, s:I, s:o, s:o}", "section", bad->section, "record", (json_int_t)bad->record, "id",
-                          json_text(bad->id), "reason", json_text(bad->reason));
+                          st_json_text(bad->id), "reason", st_json_text(bad->reason));
     char *line = j ? json_dumps(j, JSON_PRESERVE_ORDER) : NULL, *text = NULL, *path = path_of(r);
     int rc = line && path && asprintf(&text, "%s\n", line) > 0 ? append(path, text, e)
                                                                : st_fail(e, ST_E_NOMEM, "no memory for a line");

@@ -4,6 +4,7 @@
 
 #include "train/bench_figures.h"
 #include <jansson.h>
+#include <stdlib.h>
 
 /* ---- text ---- */
 
@@ -121,8 +122,10 @@ int st_bench_print_json(const st_bench_figures *f, const st_bench_options *o, st
     else json_object_update_new(top, json_step(f));
     json_object_update_new(top, json_pack("{s:f, s:f, s:o}", "product_rate", f->rate, "copy_rate", f->copy_rate,
                                           o->kernel ? "places" : "launches", list));
-    int bad = !top || json_dumpf(top, o->out, JSON_REAL_PRECISION(9));
+    char *text = json_dumps(top, JSON_REAL_PRECISION(9));
     json_decref(top);
-    fputc('\n', o->out);
-    return bad ? st_fail(e, ST_E_NOMEM, "no memory for the figures as JSON") : ST_OK;
+    if (!text) return st_fail(e, ST_E_NOMEM, "no memory for the figures as JSON");
+    fprintf(o->out, "%s\n", text);
+    free(text);
+    return ST_OK;
 }

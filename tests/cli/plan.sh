@@ -130,4 +130,14 @@ for bad in many 0 -1 "1," ,1 1,,2 1x 2000000 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
     must "--ranks $bad is wrong usage" exits 2 "--ranks $bad: numbers from 1" "$strata" plan small.ini --ranks "$bad"
 done
 must 'no spec is wrong usage' exits 2 'one spec is needed' "$strata" plan
+
+# ---- names that JSON cannot hold as they are ----
+odd=$(printf 'caf\351 "\\n.ini')
+cp small.ini "$odd"
+must 'a spec whose name is not UTF-8 is planned as JSON too' exits 0 '"spec": "caf? \"\\n.ini"' \
+    env LC_ALL=C "$strata" plan "$odd" --json
+odd=$(printf 'pl\351')
+mkdir "$odd" && cp "$ST_BUILDDIR/tests/plugin/.libs/fix_good.so" "$odd/a.so"
+must 'and a plugin in such a folder told' exits 0 '/pl?/a.so"' \
+    env LC_ALL=C "$strata" inspect --format json "$PWD/$odd/a.so"
 tap_done

@@ -38,6 +38,7 @@ must 'a folder is no spec' exits 1 'there is no spec folder.json' "$strata" chec
 # ---- no room ----
 large="$strata plan qwen35-vl-27b --json"
 must 'a plan that cannot be written' exits 3 'standard output' sh -c "$large > /dev/full"
+must 'is not told as one without memory' sh -c '! grep memory "$0"' "$scratch/said"
 # shellcheck disable=SC3045 # dash has it
 must 'a layer that has no room' exits 3 'cannot write: File too large' sh -c \
     'trap "" XFSZ; ulimit -f 1 && exec "$0" new layer wave' "$strata"
