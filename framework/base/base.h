@@ -55,6 +55,7 @@ bool st_parse_size(const char *text, int64_t *out, const char **why); /* 512MiB,
 void st_format_float(double, char out[32]);                            /* shortest text that reads back the same */
 bool st_utf8_valid(const char *, size_t, size_t *bad_at);
 bool st_is_control(const char *, size_t); /* begins with one: of one byte, but the tab, or U+0080 to U+009F in two */
+bool st_is_text(const char *, size_t, size_t *bad_at); /* UTF-8 without control characters but line feeds and tabs */
 void st_make_utf8(char *);           /* bytes that are none become '?' */
 void st_make_printable(char *);      /* the same, and what a terminal would act on: control characters but the tab */
 uint64_t st_hash64(const void *, size_t, uint64_t seed); /* FNV-1a then mixed; for names, not for security */

@@ -171,6 +171,16 @@ bool st_is_control(const char *text, size_t n)
     return (*c < ' ' && *c != '\t') || *c == 0x7F || (*c == 0xC2 && n > 1 && c[1] >= 0x80 && c[1] <= 0x9F);
 }
 
+bool st_is_text(const char *text, size_t n, size_t *bad_at)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '\n' || !st_is_control(text + i, n - i)) continue;
+        if (bad_at) *bad_at = i;
+        return false;
+    }
+    return st_utf8_valid(text, n, bad_at);
+}
+
 void st_make_utf8(char *text)
 {
     size_t n = strlen(text), bad = 0;

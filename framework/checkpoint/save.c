@@ -96,11 +96,13 @@ static int write_spec(st_spec *spec, st_arena *arena, st_checkpoint_texts *out, 
     int rc;
 
     st_spec_write(spec, &text);
-    if (!text.failed && !st_utf8_valid(text.data, text.n, &bad)) {
+    if (!text.failed && !st_is_text(text.data, text.n, &bad)) {
+        bool control = st_is_control(text.data + bad, text.n - bad);
         st_buf_free(&text);
-        st_fail(e, ST_E_UNSUPPORTED, "%s: a path of it is not UTF-8, which the spec of a checkpoint must be",
-                st_spec_path(spec));
-        st_error_hint(e, "move the spec and its data into folders whose names are UTF-8");
+        st_fail(e, ST_E_UNSUPPORTED, "%s: a path of it %s", st_spec_path(spec),
+                control ? "has a control character, which the spec of a checkpoint cannot have"
+                        : "is not UTF-8, which the spec of a checkpoint must be");
+        st_error_hint(e, "move the spec and its data into folders whose names are plain text");
         return ST_E_UNSUPPORTED;
     }
     rc = text.failed ? ST_E_NOMEM : st_spec_parse("spec.ini", text.data, text.n, "/", &copy, &d);

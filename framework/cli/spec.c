@@ -34,16 +34,6 @@ static void put_value(st_buf *out, const char *key, const char *text)
     st_buf_puts(out, "\"\n");
 }
 
-/* Whether a spec can hold it: text without control characters but those that quotes have escapes for. */
-static bool can_be_written(const char *text)
-{
-    size_t n = strlen(text);
-
-    for (size_t i = 0; i < n; i++)
-        if (text[i] != '\n' && st_is_control(text + i, n - i)) return false;
-    return st_utf8_valid(text, n, NULL);
-}
-
 static bool holds(st_cli *cli, const char *dir, const char *name)
 { return st_path_exists(st_path_join(cli->arena, dir, name)); }
 
@@ -78,7 +68,7 @@ static int write_spec(st_cli *cli, const char *given, st_buf *out, st_error *e)
         free(dir);
         return st_fail(e, ST_E_NOTFOUND, "%s holds no config.json", given);
     }
-    if (!can_be_written(dir)) {
+    if (!st_is_text(dir, strlen(dir), NULL)) {
         free(dir);
         st_fail(e, ST_E_UNSUPPORTED, "%s: a spec cannot name this folder", given);
         st_error_hint(e, "its name, or that of one above it, is not UTF-8 or has control characters");

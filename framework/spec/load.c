@@ -172,17 +172,6 @@ static bool is_name(const char *p, size_t n)
     return n > 0 && n <= ST_INI_NAME_MAX;
 }
 
-/* Line feeds and tabs may come in (chat layouts); st_spec_write puts them in quotes. */
-static bool is_value(const char *p, size_t n, size_t *bad)
-{
-    for (size_t i = 0; i < n; i++)
-        if (st_is_control(p + i, n - i) && p[i] != '\n') {
-            *bad = i;
-            return false;
-        }
-    return st_utf8_valid(p, n, bad);
-}
-
 static int apply_set(st_spec *s, const char *set, st_diags *diags)
 {
     static const char hint[] = "write --set section.key=value";
@@ -199,7 +188,7 @@ static int apply_set(st_spec *s, const char *set, st_diags *diags)
     const char *value = equals + 1 + strspn(equals + 1, " \t");
     size_t n = strlen(value);
     while (n > 0 && (value[n - 1] == ' ' || value[n - 1] == '\t')) n--;
-    if (!is_value(value, n, &bad))
+    if (!st_is_text(value, n, &bad)) /* line feeds may come in (chat layouts); st_spec_write puts them in quotes */
         return refuse_set(diags, set, (size_t)(value - set) + bad, "use UTF-8 without control characters",
                           "a byte in the override that is no text");
     st_entry e = {.dir = ".", .key_column = (int32_t)(dot - set) + 1}; /* paths start where the user stands */

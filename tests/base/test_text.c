@@ -166,6 +166,25 @@ static void globs(void **state)
     assert_false(st_glob("a*a*a*a*a*a*a*a*a*a*a*b", text)); /* ends soon */
 }
 
+static void plain_text(void **state)
+{
+    static const struct { const char *text; size_t n, at; } wrong[] = {
+        {"ab\x01", 3, 2},    {"\r\n", 2, 0},      {"a\x7F", 2, 1}, {"a\0", 2, 1},
+        {"\n\xC2\x80", 3, 1}, {"x\xC2\x9F", 3, 1}, {"x\xC2", 2, 1},
+    };
+    size_t bad = 99;
+    assert_true(st_is_text("", 0, &bad));
+    assert_true(st_is_text("a\tb\n\xC2\xA0\xC3\x9F", 8, &bad));
+    for (size_t i = 0; i < ST_COUNT(wrong); i++) {
+        assert_false(st_is_text(wrong[i].text, wrong[i].n, &bad));
+        assert_int_equal(bad, wrong[i].at);
+        assert_false(st_is_text(wrong[i].text, wrong[i].n, NULL));
+    }
+    char text[] = "a\xC3\xA9\xC2\x9B\xFF\t\n.\xE2\x82"; /* the last is cut short */
+    st_make_printable(text);
+    assert_string_equal(text, "a\xC3\xA9???\t?.??");
+}
+
 static void utf8(void **state)
 {
     size_t bad = 99;
@@ -229,7 +248,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bf16_as_stored),
         cmocka_unit_test(whole_numbers), cmocka_unit_test(floats), cmocka_unit_test(sizes), cmocka_unit_test(nearest),
-        cmocka_unit_test(globs), cmocka_unit_test(utf8), cmocka_unit_test(buffers), cmocka_unit_test(hashes),
+        cmocka_unit_test(globs), cmocka_unit_test(plain_text), cmocka_unit_test(utf8), cmocka_unit_test(buffers),
+        cmocka_unit_test(hashes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

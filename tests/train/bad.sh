@@ -86,5 +86,9 @@ odd=$(printf 'caf\351')
 mkdir "$odd" && cp -r set tokenizer.json cord.ini "$odd"
 must 'a folder whose name is not UTF-8 is refused, a checkpoint could not name it' exits 1 \
     '/cord.ini: a path of it is not UTF-8' env LC_ALL=C "$strata" train "$odd/cord.ini" -o k
+odd=$(printf 'esc\033')
+mkdir "$odd" && cp -r set tokenizer.json cord.ini "$odd"
+must 'so is one with a control character' exits 1 'cord.ini: a path of it has a control character' \
+    "$strata" train "$odd/cord.ini" -o k
 must 'before anything is made' test ! -e k
 tap_done
