@@ -16,7 +16,7 @@ static const st_param run_params[] = {
 /* Two specs may give one pattern in two ways: a resume compares the expanded one. */
 static const st_param stack_params[] = {
     ST_STR(stack_keys, pattern, NULL, 0, "one symbol per residual layer; '/' starts a multi-token-prediction depth"),
-    ST_INT(stack_keys, blocks, NULL, 0, 100000, "blocks", 0, "instead of pattern: mixer + mlp pairs"),
+    ST_INT(stack_keys, blocks, NULL, 0, 32768, "blocks", 0, "instead of pattern: mixer + mlp pairs"),
     ST_INT(stack_keys, cadence, "4", 1, 100000, "blocks", 0, "with blocks: every so many blocks the mixer is `full`"),
     ST_STR(stack_keys, linear, "G", 0, "with blocks: symbol of the usual mixer"),
     ST_STR(stack_keys, full, "*", 0, "with blocks: symbol of the mixer at the cadence"),

@@ -113,6 +113,9 @@ static const char *list_symbols(void *ctx)
     return st_arena_strdup(m->arena, text);
 }
 
+/* One character, and not one that a pattern is built with. */
+static bool is_symbol(const char *text) { return text[0] && !text[1] && !strchr("()/|", text[0]); }
+
 /* The trunk's pattern: written out, or made from blocks and cadence; both may be given when they agree. */
 static int pattern_text(st_model *m, st_diags *d, char **out, const st_value **at)
 {
@@ -123,8 +126,8 @@ static int pattern_text(st_model *m, st_diags *d, char **out, const st_value **a
 
     *at = st_spec_get(m->spec, "stack", "pattern");
     if (blocks) {
-        if (strlen(k->linear) != 1 || strlen(k->full) != 1 || strlen(k->mlp) != 1)
-            return st_spec_fail(m->spec, d, blocks, "a symbol is one character",
+        if (!is_symbol(k->linear) || !is_symbol(k->full) || !is_symbol(k->mlp))
+            return st_spec_fail(m->spec, d, blocks, "a symbol is one character, and none of ( ) / |",
                                 "linear = %s, full = %s, mlp = %s: one symbol each", k->linear, k->full, k->mlp);
         if (st_pattern_expand(k->blocks, k->cadence, k->linear[0], k->full[0], k->mlp[0], k->mtp_depths, m->arena,
                               &made, &e) != ST_OK)

@@ -79,6 +79,12 @@ must 'and in an override' exits 1 '--set: error: [run] there is no backend plugi
 for key in run.backend optimizer.plugin dataset.train.plugin; do
     must "an empty $key is told as that" exits 1 'plugin is named' "$strata" check "$good" --set $key=
 done
+for symbol in '' '(' ')' / '|' -- é; do
+    must "blocks are not made with '$symbol'" exits 1 "full = *, mlp = $symbol: one symbol each" \
+        "$strata" check "$good" --set "stack.mlp=$symbol"
+done
+must 'as many blocks as a pattern may have, and no more' exits 1 \
+    '[stack] blocks = 32769: must lie between 0 and 32768 blocks' "$strata" check "$good" --set stack.blocks=32769
 must 'the longest pattern is looked at in seconds, not in the square of its layers' exits 0 'can train' \
     timeout 200 "$strata" check "$good" --set stack.blocks=32768
 must 'no spec is wrong usage' exits 2 'which spec?' "$strata" check
