@@ -2,8 +2,11 @@
 /* cli/main.c - `strata COMMAND ...`: finds the command, runs it, cleans up. */
 #include "config.h"
 #include "cli/commands.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CLI_ROW(name, fn, summary) {name, summary, fn},
 static const struct command {
@@ -57,11 +60,21 @@ static int run(const struct command *c, int argc, char **argv)
     return code;
 }
 
+/* Of a stream that was closed, its number would be that of the next file opened, a run's metrics, say, and what is
+ * meant for the screen would go there. open() takes the lowest number; reading and writing fail as on the closed one. */
+static void fill_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) == -1 && errno == EBADF)
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
     int code = CLI_OK;
 
+    fill_streams();
     if (!strcmp(word, "--version") || !strcmp(word, "-V"))
         printf("strata %s\nplugin ABI %u.%u\nLicense: Apache-2.0\n", PACKAGE_VERSION, ST_ABI_MAJOR, ST_ABI_MINOR);
     else if (!strcmp(word, "--help") || !strcmp(word, "-h")) print_usage(stdout);

@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "train/train.h"
+#include <signal.h>
 
 static const char usage[] =
     "usage: strata train [OPTION...] SPEC\n"
@@ -24,7 +25,8 @@ static int train(st_cli *cli, const char *name, st_train_options *o)
 {
     int rc;
 
-    st_stop_block(); /* before any thread is made */
+    signal(SIGPIPE, SIG_IGN); /* who reads the screen may end, the run goes on */
+    st_stop_block();          /* before any thread is made */
     rc = cli_start(cli, 0);
     if (rc == ST_OK) rc = cli_load(cli, name, &o->spec, &o->registry);
     if (rc == ST_OK) rc = st_train(cli->base, o, cli->diags);

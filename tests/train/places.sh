@@ -71,6 +71,23 @@ must 'metrics that cannot be written end the run' exits 3 'long/metrics.jsonl: c
     full 12 long --set run.steps=2000 --set checkpoint.every=0 --set eval.every=0
 must 'none of its lines is lost' sh -c 'test "$(sed "\$d" long/metrics.jsonl | grep -c "^{.*}$")" -gt 30'
 
+# ---- streams ----
+status() { want=$1; shift; "$@"; got=$?; [ $got = "$want" ] || { echo "exit status $got, it should be $want"; return 1; }; }
+closed() { run closed --set run.threads=1 <&- >&- 2>&-; }
+must 'closed streams are told by the exit status alone' status 3 closed
+must_be_same 'no line for the screen is in a file of the run' plain closed
+must 'nor in its log' sh -c '! grep -v "^[0-9-]*T[0-9:.]*Z " closed/log'
+piped() {
+    {
+        until [ -e reader.gone ]; do sleep 0.1; done
+        (run piped --set run.threads=1)
+        echo $? > piped.status
+    } 2> /dev/null | : > reader.gone
+    return "$(cat piped.status)"
+}
+must 'a reader that ends does not end the run' status 3 piped
+must_be_same 'it goes on to the same bytes' plain piped
+
 # ---- something else in the place of a file of the run ----
 for name in log bad_samples.jsonl; do
     mkdir -p "in-$name/$name"
