@@ -87,6 +87,14 @@ must 'as many blocks as a pattern may have, and no more' exits 1 \
     '[stack] blocks = 32769: must lie between 0 and 32768 blocks' "$strata" check "$good" --set stack.blocks=32769
 must 'the longest pattern is looked at in seconds, not in the square of its layers' exits 0 'can train' \
     timeout 200 "$strata" check "$good" --set stack.blocks=32768
+
+# ---- the guide's first spec, and what the guide shows of it; memory and backend are a machine's own ----
+awk '/^```/ { block++; next } block == 1' "$ST_SRCDIR/docs/spec.md" > first.ini
+awk '/^```/ { block++; next } block == 3' "$ST_SRCDIR/docs/spec.md" | grep -E '^(pattern |samples |steps |  layers[.]|work )' > shown
+must 'the guide shows enough to look at' test "$(wc -l < shown)" -ge 6
+"$strata" check first.ini --set run.backend=cpu > told
+must 'the guide shows what is told' sh -c 'while IFS= read -r line; do grep -qxF "$line" told || { echo "$line"; exit 1; }; done < shown'
+
 must 'no spec is wrong usage' exits 2 'which spec?' "$strata" check
 must 'two specs are wrong usage' exits 2 'too much' "$strata" check "$good" "$good"
 must 'nothing was written' test ! -e "$scratch/runs"
