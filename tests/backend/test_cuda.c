@@ -190,6 +190,28 @@ static void plans_tell_work_and_workspace(void **state)
     assert_int_equal(p.taken, (size_t)N * WORDS * 2);
 }
 
+static void joined_ops_are_planned(void **state)
+{
+    enum { N = 100, HEADS = 4, KEYS = 2, D = 64, WIDE = (2 * HEADS + KEYS) * D };
+    const st_ops *o = backend()->ops;
+    plan joined = new_plan(), frozen = new_plan();
+    st_tensor x = matrix(ST_BF16, N, WIDE), w = matrix(ST_BF16, 1, D), dw = matrix(ST_F32, 1, D), rstd_q = matrix(ST_F32, N, HEADS),
+              rstd_k = matrix(ST_F32, N, KEYS);
+    st_tensor q = st_heads(x, 0, HEADS, D, 2 * D), k = st_heads(x, 2 * HEADS * D, KEYS, D, D);
+    st_rotary table = {matrix(ST_F32, N, 8), matrix(ST_F32, N, 8), 16, 0};
+    st_qk_norm a = {.kind = ST_NORM_RMS1P, .eps = 1e-6, .table = &table, .q = {&q, &w, NULL, &rstd_q, &q, &q, &dw},
+                    .k = {&k, &w, NULL, &rstd_k, &k, &k, &dw}};
+    if (o->qk_norm_bwd(&joined.q, &a)) fail_msg("%s", joined.message);
+    assert_true(joined.flops == N * (HEADS + KEYS) * (10.0 * D + 6.0 * 8));
+    assert_true(joined.taken >= 2 * D * sizeof(double));
+    a.q.dw = a.k.dw = NULL;
+    assert_int_equal(o->qk_norm_bwd(&frozen.q, &a), ST_OK);
+    assert_int_equal(frozen.taken, 0);
+    a.k.rstd = &rstd_q;
+    assert_int_equal(o->qk_norm_bwd(&frozen.q, &a), ST_E_SHAPE);
+    assert_string_equal(frozen.message, "qk_norm_bwd: k.rstd is f32 [100, 4], it must be f32 [100, 2]");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +221,7 @@ int main(void)
         cmocka_unit_test(types_are_refused_by_name),
         cmocka_unit_test(shapes_are_refused_by_name),
         cmocka_unit_test(plans_tell_work_and_workspace),
+        cmocka_unit_test(joined_ops_are_planned),
     };
     return cmocka_run_group_tests_name("cuda logic", tests, NULL, NULL);
 }

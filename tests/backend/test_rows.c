@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_rows.c - norm, rotary embedding, sums of columns and of squares of the cpu backend. */
+/* test_rows.c - norm, rotary embedding, both for queries and keys, sums of columns and of squares of the cpu backend. */
 #include "fixture.h"
 
 static int call_norm(const st_queue *q, const st_ops *ops, void *ctx) { return ops->norm(q, ctx); }
@@ -218,6 +218,124 @@ static void rope(rig *r)
     one_rope(r, 8, true, 20);
 }
 
+/* ---- head norms with rotation ---- */
+static int call_qk_norm(const st_queue *q, const st_ops *ops, void *ctx) { return ops->qk_norm(q, ctx); }
+static int call_qk_norm_bwd(const st_queue *q, const st_ops *ops, void *ctx) { return ops->qk_norm_bwd(q, ctx); }
+
+enum { QK_TOKENS = 150, QK_HEADS = 3, QK_KEYS = 2 };
+typedef struct qk_case { int kind, dim, interleaved; int64_t cols; } qk_case;
+typedef struct qk_rig {
+    st_tensor *flat, *d_flat, *table[2]; /* a projection: queries and gates, keys; its gradient */
+    st_rotary rotary;
+    st_qk_norm a;
+} qk_rig;
+
+static st_qk_side qk_side(rig *r, const qk_rig *x, int64_t at, int64_t heads, int64_t cols, int64_t step, uint64_t seed)
+{
+    st_qk_side s = {.x = rig_view(r, st_heads(*x->flat, at, heads, cols, step)),
+                    .dx = rig_view(r, st_heads(*x->d_flat, at, heads, cols, step)),
+                    .w = NEW_REAL(r, 0, cols),
+                    .y = NEW_REAL(r, 2, QK_TOKENS, heads, cols),
+                    .rstd = NEW_REAL(r, 1, QK_TOKENS, heads),
+                    .dy = NEW_REAL(r, 3, QK_TOKENS, heads, cols),
+                    .dw = NEW_REAL(r, 0, cols)};
+    set_random(s.w, seed, -1, 1);
+    set_random(s.dy, seed + 1, -1, 1);
+    set_random(s.dw, seed + 2, -1, 1);
+    return s;
+}
+static qk_rig make_qk(rig *r, const qk_case *c)
+{
+    qk_rig x;
+    const int64_t queries = 2 * QK_HEADS * c->cols;
+    x.flat = NEW_REAL(r, 4, QK_TOKENS, queries + QK_KEYS * c->cols);
+    x.d_flat = NEW_REAL(r, 1, QK_TOKENS, queries + QK_KEYS * c->cols);
+    set_random(x.flat, 1, -2, 3);
+    for (int i = 0; i < 2; i++) {
+        x.table[i] = c->dim ? NEW_REAL(r, i, QK_TOKENS, c->dim / 2) : rig_absent(r);
+        if (c->dim) set_random(x.table[i], 2 + (uint64_t)i, -1, 1);
+    }
+    x.rotary = (st_rotary){*x.table[0], *x.table[1], c->dim, c->interleaved};
+    x.a = (st_qk_norm){.kind = c->kind, .eps = 1e-6};
+    x.a.q = qk_side(r, &x, 0, QK_HEADS, c->cols, 2 * c->cols, 10);
+    x.a.k = qk_side(r, &x, queries, QK_KEYS, c->cols, c->cols, 20);
+    return x;
+}
+
+/* What the separate ops make of the same. */
+static double *side_by_parts(rig *r, const qk_rig *x, const st_qk_side *s)
+{
+    st_norm norm = {.kind = x->a.kind, .eps = x->a.eps, .r = s->x, .w = s->w, .n = s->y, .rstd = s->rstd};
+    st_rope turn = {s->y, &x->rotary, 0, 0};
+    RUN_OK(r, call_norm, &norm);
+    RUN_OK(r, call_rope, &turn);
+    double *y = values(s->y);
+    set_all(s->y, 7);
+    set_all(s->rstd, 7);
+    return y;
+}
+
+static void one_qk_side(rig *r, qk_rig *x, const st_qk_side *s, const double *dy, const double *old_dw)
+{
+    double *dx = values(s->dx), *dw = values(s->dw);
+    for (int64_t j = 0; j < elements(s->dw); j++) dw[j] -= old_dw[j];
+    check_gradient(r, "qk_norm dx", call_qk_norm, &x->a, s->x, s->y, dy, dx, 20);
+    check_gradient(r, "qk_norm dw", call_qk_norm, &x->a, s->w, s->y, dy, dw, 20);
+    free(dx); free(dw);
+}
+
+static void one_qk(rig *r, qk_case c)
+{
+    qk_rig x = make_qk(r, &c);
+    x.a.table = &x.rotary;
+    double *want_q = side_by_parts(r, &x, &x.a.q), *want_k = side_by_parts(r, &x, &x.a.k);
+    double *dy_q = values(x.a.q.dy), *dy_k = values(x.a.k.dy), *dw_q = values(x.a.q.dw), *dw_k = values(x.a.k.dw);
+    RUN_OK(r, call_qk_norm, &x.a);
+    near_to(r, "qk_norm q", x.a.q.y, want_q, 0, 0);
+    near_to(r, "qk_norm k", x.a.k.y, want_k, 0, 0);
+    RUN_OK(r, call_qk_norm_bwd, &x.a);
+    one_qk_side(r, &x, &x.a.q, dy_q, dw_q);
+    one_qk_side(r, &x, &x.a.k, dy_k, dw_k);
+    set_values(x.a.q.dy, dy_q); /* what is frozen is skipped */
+    set_values(x.a.k.dy, dy_k);
+    double *dx = values(x.a.k.dx);
+    set_all(x.a.k.dx, 7);
+    x.a.q.dw = x.a.k.dw = x.a.q.dx = NULL;
+    RUN_OK(r, call_qk_norm_bwd, &x.a);
+    near_to(r, "qk_norm dx alone", x.a.k.dx, dx, 0, 0);
+    free(want_q); free(want_k); free(dy_q); free(dy_k); free(dw_q); free(dw_k); free(dx);
+    rig_clear(r);
+}
+
+static void qk_norm(rig *r)
+{
+    one_qk(r, (qk_case){ST_NORM_RMS1P, 8, 0, 24});
+    one_qk(r, (qk_case){ST_NORM_RMS, 12, 1, 12});
+    one_qk(r, (qk_case){ST_NORM_RMS1P, 0, 0, 9});
+}
+
+static void qk_norm_refuses(rig *r)
+{
+    qk_case c = {ST_NORM_RMS1P, 8, 0, 16};
+    qk_rig x = make_qk(r, &c);
+    x.a.table = &x.rotary;
+    st_qk_norm a = x.a;
+    a.k.x = a.q.w;
+    REFUSED(r, call_qk_norm, &a, ST_E_SHAPE, "qk_norm: k.x is", "[16]", "[150, any, 16]");
+    a = x.a;
+    a.q.y = a.k.y;
+    REFUSED(r, call_qk_norm, &a, ST_E_SHAPE, "qk_norm: q.y is", "[150, 2, 16]", "q.x is", "[150, 3, 16]");
+    a = x.a;
+    a.k.rstd = NULL;
+    REFUSED(r, call_qk_norm_bwd, &a, ST_E_SHAPE, "qk_norm_bwd: k.rstd is absent", "[150, 2]");
+    a = x.a;
+    a.kind = ST_NORM_LAYER;
+    REFUSED(r, call_qk_norm, &a, ST_E_UNSUPPORTED, "qk_norm: kind 3");
+    x.rotary.dim = 18;
+    REFUSED(r, call_qk_norm_bwd, &x.a, ST_E_SHAPE, "qk_norm_bwd: 18 columns are to rotate", "16");
+    rig_clear(r);
+}
+
 /* ---- sums ---- */
 typedef struct sum_call { st_tensor *x, *out; double weight; } sum_call;
 static int call_colsum(const st_queue *q, const st_ops *ops, void *ctx)
@@ -264,13 +382,16 @@ static void test_norm(void **state) { rig_each(norm); }
 static void test_norm_bwd(void **state) { rig_each(norm_bwd); }
 static void test_norm_refuses(void **state) { rig_each(norm_refuses); }
 static void test_rope(void **state) { rig_each(rope); }
+static void test_qk_norm(void **state) { rig_each(qk_norm); }
+static void test_qk_norm_refuses(void **state) { rig_each(qk_norm_refuses); }
 static void test_sums(void **state) { rig_each(sums); }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_norm), cmocka_unit_test(test_norm_bwd), cmocka_unit_test(norm_bwd_types),
-        cmocka_unit_test(test_norm_refuses), cmocka_unit_test(test_rope), cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_norm_refuses), cmocka_unit_test(test_rope), cmocka_unit_test(test_qk_norm),
+        cmocka_unit_test(test_qk_norm_refuses), cmocka_unit_test(test_sums),
     };
     return cmocka_run_group_tests_name("cpu rows", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cases_rows.c - norm and its backward, rope, sums of columns. */
+/* cases_rows.c - norm and its backward, rope, both for queries and keys, sums of columns. */
 #include "rig.h"
 
 typedef struct norm { int kind, y, r_out, w, b, stats, add, grads, n; } norm;
@@ -111,6 +111,83 @@ static void rotary(gpu *g)
     gpu_time(g, "rope", call_rope, &c);
 }
 
+/* Queries, each with a gate behind it, and keys of one projection. */
+typedef struct qk { int kind, heads, keys, cols, dim, interleaved, frozen; } qk;
+enum { QK_X, QK_DX, QK_Y, QK_DY, QK_RSTD_Q, QK_RSTD_K, QK_W_Q, QK_W_K, QK_DW_Q, QK_DW_K, QK_COS, QK_SIN };
+
+static int call_qk(const st_queue *q, const st_ops *o, gpu *g, const qk *c, bool backward)
+{
+    const int64_t d = c->cols, keys = 2 * c->heads * d;
+    const st_rotary table = {*AT(g, QK_COS), *AT(g, QK_SIN), c->dim, c->interleaved};
+    st_tensor xq = st_heads(*AT(g, QK_X), 0, c->heads, d, 2 * d), xk = st_heads(*AT(g, QK_X), keys, c->keys, d, d);
+    st_tensor dxq = st_heads(*AT(g, QK_DX), 0, c->heads, d, 2 * d), dxk = st_heads(*AT(g, QK_DX), keys, c->keys, d, d);
+    st_tensor yq = st_heads(*AT(g, QK_Y), 0, c->heads, d, d), yk = st_heads(*AT(g, QK_Y), c->heads * d, c->keys, d, d);
+    st_tensor dyq = st_heads(*AT(g, QK_DY), 0, c->heads, d, d), dyk = st_heads(*AT(g, QK_DY), c->heads * d, c->keys, d, d);
+    st_qk_norm a = {.kind = c->kind,
+                    .eps = 1e-6,
+                    .table = &table,
+                    .q = {.x = &xq, .w = AT(g, QK_W_Q), .y = &yq, .rstd = AT(g, QK_RSTD_Q), .dy = &dyq, .dx = &dxq,
+                          .dw = c->frozen & 1 ? NULL : AT(g, QK_DW_Q)},
+                    .k = {.x = &xk, .w = AT(g, QK_W_K), .y = &yk, .rstd = AT(g, QK_RSTD_K), .dy = &dyk, .dx = &dxk,
+                          .dw = c->frozen & 2 ? NULL : AT(g, QK_DW_K)}};
+    return backward ? o->qk_norm_bwd(q, &a) : o->qk_norm(q, &a);
+}
+static int call_qk_norm(const st_queue *q, const st_ops *o, gpu *g, const void *args) { return call_qk(q, o, g, args, false); }
+static int call_qk_norm_bwd(const st_queue *q, const st_ops *o, gpu *g, const void *args) { return call_qk(q, o, g, args, true); }
+
+static void make_qk(gpu *g, const qk *c, int64_t tokens, int64_t gap)
+{
+    static const char *const name[] = {"x", "dx", "y", "dy"};
+    const int64_t wide = (2 * c->heads + c->keys) * c->cols, narrow = (c->heads + c->keys) * c->cols;
+    for (int i = QK_X; i <= QK_DY; i++)
+        gpu_random(g, NEW(g, name[i], REAL, gap * (1 + i % 2), tokens, i < QK_Y ? wide : narrow), -1, 2);
+    gpu_random(g, NEW(g, "rstd q", ACC, 0, tokens, c->heads), 0.5, 1.5);
+    gpu_random(g, NEW(g, "rstd k", ACC, 1, tokens, c->keys), 0.5, 1.5);
+    for (int i = QK_W_Q; i <= QK_DW_K; i++)
+        gpu_random(g, NEW(g, i < QK_DW_Q ? "w" : "dw", i < QK_DW_Q ? REAL : ACC, 0, c->cols), -1, 1);
+    for (int i = QK_COS; i <= QK_SIN; i++)
+        gpu_random(g, NEW(g, "table", ACC, gap % 8 ? 1 : 4, tokens, c->dim ? c->dim / 2 : 1), -1, 1);
+}
+
+static void qk_norms(gpu *g)
+{
+    const struct {
+        qk c;
+        int64_t tokens, gap;
+    } with[] = {
+        {{ST_NORM_RMS1P, 8, 2, 256, 64, 0, 0}, 67, 8}, {{ST_NORM_RMS1P, 8, 2, 256, 256, 0, 1}, 900, 0},
+        {{ST_NORM_RMS, 3, 1, 128, 128, 0, 0}, 37, 8},  {{ST_NORM_RMS1P, 3, 2, 72, 16, 0, 2}, 201, 16},
+        {{ST_NORM_RMS1P, 4, 4, 64, 32, 0, 0}, 2500, 8}, {{ST_NORM_RMS1P, 2, 1, 256, 0, 0, 0}, 19, 0},
+        {{ST_NORM_RMS1P, 3, 1, 80, 20, 0, 0}, 77, 8},  {{ST_NORM_RMS1P, 4, 2, 64, 32, 1, 0}, 1300, 8},
+        {{ST_NORM_RMS, 2, 2, 64, 32, 0, 0}, 37, 3},    {{ST_NORM_RMS1P, 2, 1, 512, 64, 0, 3}, 40, 8},
+        {{ST_NORM_RMS1P, 3, 1, 20, 8, 0, 0}, 35, 0},
+    };
+    for (size_t i = 0; i < ST_COUNT(with); i++) {
+        make_qk(g, &with[i].c, with[i].tokens, with[i].gap);
+        gpu_out(g, QK_Y);
+        gpu_out(g, QK_RSTD_Q);
+        gpu_out(g, QK_RSTD_K);
+        gpu_check(g, "qk_norm", call_qk_norm, &with[i].c, f32, bf16);
+        make_qk(g, &with[i].c, with[i].tokens, with[i].gap);
+        gpu_out(g, QK_DX);
+        gpu_out(g, QK_DW_Q);
+        gpu_out(g, QK_DW_K);
+        gpu_check(g, "qk_norm_bwd", call_qk_norm_bwd, &with[i].c, 1e-5, bf16);
+    }
+}
+static void qk_times(gpu *g)
+{
+    const qk c = {ST_NORM_RMS1P, 8, 2, 256, 64, 0, 0};
+    for (int back = 0; back < 2; back++) {
+        for (int i = QK_X; i <= QK_SIN; i++)
+            if (i <= QK_DY) LARGE(g, REAL, 32768, (i < QK_Y ? 2 * 8 + 2 : 8 + 2) * 256);
+            else if (i <= QK_RSTD_K) LARGE(g, ACC, 32768, i == QK_RSTD_Q ? 8 : 2);
+            else if (i <= QK_DW_K) LARGE(g, i < QK_DW_Q ? REAL : ACC, 256);
+            else LARGE(g, ACC, 32768, 32);
+        gpu_time(g, back ? "qk_norm_bwd" : "qk_norm", back ? call_qk_norm_bwd : call_qk_norm, &c);
+    }
+}
+
 static int call_colsum(const st_queue *q, const st_ops *o, gpu *g, const void *args) { return o->colsum(q, AT(g, 0), AT(g, 1)); }
 
 static void columns(gpu *g)
@@ -129,8 +206,11 @@ static void columns(gpu *g)
 static void test_norm(void **state) { each_type(forward); }
 static void test_norm_bwd(void **state) { each_type(backward); }
 static void test_rope(void **state) { each_type(rotary); }
+static void test_qk_norm(void **state) { each_type(qk_norms); }
+static void test_qk_times(void **state) { each_type(qk_times); }
 static void test_colsum(void **state) { each_type(columns); }
 
 const struct CMUnitTest rows_tests[] = {cmocka_unit_test(test_norm), cmocka_unit_test(test_norm_bwd),
-                                        cmocka_unit_test(test_rope), cmocka_unit_test(test_colsum)};
+                                        cmocka_unit_test(test_rope), cmocka_unit_test(test_qk_norm),
+                                        cmocka_unit_test(test_qk_times), cmocka_unit_test(test_colsum)};
 const int n_rows_tests = (int)ST_COUNT(rows_tests);

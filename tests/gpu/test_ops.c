@@ -23,7 +23,7 @@ static int add(struct CMUnitTest *all, int n, const struct CMUnitTest *more, int
     return n;
 }
 
-int main(void)
+int main(int argc, char **argv) /* a pattern of names chooses tests */
 {
     struct CMUnitTest all[MOST];
     const char *why = "";
@@ -39,6 +39,7 @@ int main(void)
     n = add(all, n, move_tests, n_move_tests);
     n = add(all, n, product_tests, n_product_tests);
     n = add(all, n, attention_tests, n_attention_tests);
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     int failed = _cmocka_run_group_tests("gpu ops", all, (size_t)n, NULL, NULL);
     gpu_table(the_gpu);
     gpu_close(the_gpu);

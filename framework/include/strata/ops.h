@@ -35,6 +35,11 @@ typedef struct st_attn {
 } st_attn;
 /* In place: the first table->dim columns of each head of x [tokens, heads, d]. inverse 1: transposed, for backward. */
 typedef struct st_rope { const st_tensor *x; const st_rotary *table; int32_t inverse, pad; } st_rope;
+/* Heads of queries and of keys normed and then rotated, both in one pass: y = rotated norm(x) over each head, kind not
+ * ST_NORM_LAYER. x, y [tokens, heads, d], w [d], rstd acc [tokens, heads] for backward; a table of dim 0 rotates nothing.
+ * Backward: dx = gradient at x for dy, dw (acc) += ; dy is used up, what it holds afterwards is not defined. */
+typedef struct st_qk_side { const st_tensor *x, *w, *y, *rstd, *dy, *dx, *dw; } st_qk_side;
+typedef struct st_qk_norm { int32_t kind, pad; double eps; const st_rotary *table; st_qk_side q, k; } st_qk_norm;
 /* out[t] = features[media[t]] if media[t] >= 0; table[ids[t] - first] if inside; else 0: a negative id is none, another is some
  * other rank's when the table is cut over group, and a fault (ST_FAULT_RANGE) for ST_G_NONE. Backward sums in `order`:
  * d_table (acc) = beta * d_table + , d_features (acc) += . */
@@ -91,6 +96,8 @@ typedef struct st_ops {
     int (*colsum)(const st_queue *, const st_tensor *x, const st_tensor *out); /* out acc [cols] +=                           */
     int (*sumsq)(const st_queue *, const st_tensor *x, double weight, const st_tensor *cell); /* cell acc [1] += weight sum x^2 */
     int (*adamw_rounded)(const st_queue *, const st_adamw_rounded *);
+    int (*qk_norm)(const st_queue *, const st_qk_norm *);
+    int (*qk_norm_bwd)(const st_queue *, const st_qk_norm *);
 } st_ops;
 
 #define ST_OP(s, op, ...) ((s)->status ? (s)->status : (s)->ops->op ? \

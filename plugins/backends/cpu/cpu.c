@@ -19,7 +19,7 @@ static const st_ops ops = {
     .lookup_bwd = cpu_lookup_bwd, .xent = cpu_xent_op, .adamw = cpu_adamw, .glu = cpu_glu, .glu_bwd = cpu_glu_bwd,
     .act = cpu_act, .act_bwd = cpu_act_bwd, .add = cpu_add, .copy = cpu_copy, .fill = cpu_fill, .gather = cpu_gather,
     .scatter = cpu_scatter, .combine = cpu_combine, .colsum = cpu_colsum, .sumsq = cpu_sumsq,
-    .adamw_rounded = cpu_adamw_rounded,
+    .adamw_rounded = cpu_adamw_rounded, .qk_norm = cpu_qk_norm, .qk_norm_bwd = cpu_qk_norm_bwd,
 };
 
 static int facts(const void *self, st_facts *f)

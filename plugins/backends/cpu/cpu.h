@@ -193,6 +193,8 @@ int cpu_grouped(const st_queue *, const st_grouped *);
 int cpu_norm_op(const st_queue *, const st_norm *);
 int cpu_norm_bwd_op(const st_queue *, const st_norm_bwd *);
 int cpu_rope(const st_queue *, const st_rope *);
+int cpu_qk_norm(const st_queue *, const st_qk_norm *);
+int cpu_qk_norm_bwd(const st_queue *, const st_qk_norm *);
 int cpu_colsum(const st_queue *, const st_tensor *x, const st_tensor *out);
 int cpu_sumsq(const st_queue *, const st_tensor *x, double weight, const st_tensor *cell);
 int cpu_attention(const st_queue *, const st_attn *);

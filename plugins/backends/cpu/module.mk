@@ -22,6 +22,8 @@ cpu_kernel_cflags = $(AM_CFLAGS) -O3 -fvect-cost-model=dynamic -funswitch-loops
 plugins_cpu_la_SOURCES = \
   plugins/backends/check/adamw.c \
   plugins/backends/check/adamw.h \
+  plugins/backends/check/attention.c \
+  plugins/backends/check/attention.h \
   plugins/backends/check/check.c \
   plugins/backends/check/check.h \
   plugins/backends/cpu/check.c \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ops_norm.c - entries norm, norm_bwd, rope, colsum, sumsq. */
+/* ops_norm.c - entries norm, norm_bwd, rope, qk_norm, qk_norm_bwd, colsum, sumsq. */
+#include "../check/attention.h"
 #include "cpu.h"
 
 /* Rows in a piece: enough work to pay for its start; for sums over rows at most SUM_PIECES, each with its own
@@ -133,6 +134,41 @@ int cpu_rope(const st_queue *q, const st_rope *a)
              4 * pairs * (double)cpu_real_size(real) + check_bytes(&a->table->cos) + check_bytes(&a->table->sin));
     if (!q->planning) cpu_table_of(q, real)->rope(q, &x, a->table, a->inverse);
     return ST_OK;
+}
+
+/* ---- head norms with rotation: their parts one after the other, so values are those of the separate ops ---- */
+static int check_pair(const st_queue *q, const char *op, const st_qk_norm *a, bool backward)
+{
+    int real;
+    ST_TRY(cpu_want_real(q, op, "q.x", a->q.x, &real));
+    return check_qk_norm(q, op, a, a->q.x->dtype, backward);
+}
+
+static int norm_side(const st_queue *q, const st_qk_norm *a, const st_qk_side *s)
+{
+    ST_TRY(cpu_norm_op(q, &(st_norm){.kind = a->kind, .eps = a->eps, .r = s->x, .w = s->w, .n = s->y, .rstd = s->rstd}));
+    return cpu_rope(q, &(st_rope){s->y, a->table, 0, 0});
+}
+
+int cpu_qk_norm(const st_queue *q, const st_qk_norm *a)
+{
+    ST_TRY(check_pair(q, "qk_norm", a, false));
+    ST_TRY(norm_side(q, a, &a->q));
+    return norm_side(q, a, &a->k);
+}
+
+static int norm_side_bwd(const st_queue *q, const st_qk_norm *a, const st_qk_side *s)
+{
+    ST_TRY(cpu_rope(q, &(st_rope){s->dy, a->table, 1, 0}));
+    return cpu_norm_bwd_op(q, &(st_norm_bwd){.kind = a->kind, .eps = a->eps, .r = s->x, .w = s->w, .rstd = s->rstd,
+                                             .dn = s->dy, .dr = s->dx, .dw = s->dw});
+}
+
+int cpu_qk_norm_bwd(const st_queue *q, const st_qk_norm *a)
+{
+    ST_TRY(check_pair(q, "qk_norm_bwd", a, true));
+    ST_TRY(norm_side_bwd(q, a, &a->q));
+    return norm_side_bwd(q, a, &a->k);
 }
 
 int cpu_colsum(const st_queue *q, const st_tensor *x, const st_tensor *out)

@@ -15,7 +15,7 @@ static const st_ops ops = {
     .lookup_bwd = cuda_lookup_bwd, .xent = cuda_xent_op, .adamw = cuda_adamw_op, .glu = cuda_glu, .glu_bwd = cuda_glu_bwd,
     .act = cuda_act, .act_bwd = cuda_act_bwd, .add = cuda_add, .copy = cuda_copy, .fill = cuda_fill,
     .gather = cuda_gather, .scatter = cuda_scatter, .combine = cuda_combine_op, .colsum = cuda_colsum,
-    .sumsq = cuda_sumsq, .adamw_rounded = cuda_adamw_rounded,
+    .sumsq = cuda_sumsq, .adamw_rounded = cuda_adamw_rounded, .qk_norm = cuda_qk_norm_op, .qk_norm_bwd = cuda_qk_norm_bwd_op,
 };
 
 static int facts(const void *self, st_facts *f)

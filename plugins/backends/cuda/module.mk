@@ -5,6 +5,8 @@ plugins_LTLIBRARIES += plugins/cuda.la
 plugins_cuda_la_SOURCES = \
   plugins/backends/check/adamw.c \
   plugins/backends/check/adamw.h \
+  plugins/backends/check/attention.c \
+  plugins/backends/check/attention.h \
   plugins/backends/check/check.c \
   plugins/backends/check/check.h \
   $(cuda_dir)/cuda.c \
@@ -37,6 +39,7 @@ cuda_kernels = \
   $(cuda_dir)/move.cu \
   $(cuda_dir)/norm.cu \
   $(cuda_dir)/point.cu \
+  $(cuda_dir)/qk_norm.cu \
   $(cuda_dir)/rows.cu \
   $(cuda_dir)/sums.cu \
   $(cuda_dir)/xent.cu
@@ -50,6 +53,7 @@ cuda_kernel_headers = \
   $(cuda_dir)/device_cuda.h \
   $(cuda_dir)/kernel.h \
   $(cuda_dir)/mma.h \
+  $(cuda_dir)/pack.h \
   $(cuda_dir)/walk.h \
   $(cuda_dir)/wide.h
 EXTRA_DIST += $(cuda_kernel_headers)

@@ -2,33 +2,9 @@
 /* norm.cu - norm and its backward. Rows of one type that are wide and not too long are read once and lie in registers: GROUP
  * warps have a row, a thread PACKS runs of eight of its columns. Backward sums the gradients of weight and bias over the
  * rows of its block as it goes. Other rows are walked, see rows.cu and sums.cu. */
-#include "kernel.h"
+#include "pack.h"
 
 enum { WARPS = CUDA_THREADS / CUDA_WARP, MOST_PACKS = 4, MOST_COLS = MOST_PACKS * CUDA_WIDE * CUDA_THREADS };
-
-/* Eight elements as they lie in memory. */
-template <typename T> struct pack { uint4 part[CUDA_WIDE * sizeof(T) / 16]; };
-
-template <typename T> struct pack_type { enum { type = ST_F32 }; };
-template <> struct pack_type<st_bf16> { enum { type = ST_BF16 }; };
-
-template <typename T> DEVICE pack<T> load(const T *p)
-{
-    pack<T> v;
-#pragma unroll
-    for (int i = 0; i < (int)(CUDA_WIDE * sizeof(T) / 16); i++) v.part[i] = ((const uint4 *)p)[i];
-    return v;
-}
-template <typename T> DEVICE void unpack(const pack<T> &v, float *x)
-{
-    get_run<CUDA_WIDE>(&v, pack_type<T>::type, 0, x);
-}
-template <typename T> DEVICE void store(T *p, const float *x) { put_run<CUDA_WIDE>(p, pack_type<T>::type, 0, x); }
-
-template <typename T> DEVICE T *place(const cuda_view &v, uint32_t token, uint32_t head)
-{
-    return (T *)v.data + (token * v.s_row + head * v.s_head);
-}
 
 /* Over the GROUP warps of a row; every thread of the block takes part. */
 template <int GROUP> DEVICE float row_sum(float x)

@@ -32,6 +32,8 @@ int cuda_grouped_op(const st_queue *, const st_grouped *);
 int cuda_norm_op(const st_queue *, const st_norm *);
 int cuda_norm_bwd_op(const st_queue *, const st_norm_bwd *);
 int cuda_rope_op(const st_queue *, const st_rope *);
+int cuda_qk_norm_op(const st_queue *, const st_qk_norm *);
+int cuda_qk_norm_bwd_op(const st_queue *, const st_qk_norm *);
 int cuda_colsum(const st_queue *, const st_tensor *x, const st_tensor *out);
 int cuda_sumsq(const st_queue *, const st_tensor *x, double weight, const st_tensor *cell);
 int cuda_attention(const st_queue *, const st_attn *);

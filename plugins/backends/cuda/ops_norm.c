@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ops_norm.c - entries norm, norm_bwd, rope and colsum. */
+/* ops_norm.c - entries norm, norm_bwd, rope, qk_norm, qk_norm_bwd and colsum. */
+#include "../check/attention.h"
 #include "ops.h"
 
 /* Pieces of rows whose sums are added in order: as a function of the number of rows alone. */
@@ -157,6 +158,79 @@ int cuda_rope_op(const st_queue *q, const st_rope *a)
              4 * pairs * (double)st_dtype_size(a->x->dtype) + check_bytes(&a->table->cos) + check_bytes(&a->table->sin));
     if (q->planning || pairs < 1) return ST_OK;
     return cuda_table_of(q)->rope(q, &job);
+}
+
+/* ---- head norms with rotation ---- */
+static cuda_qk_side side_of(const st_qk_side *s)
+{
+    return (cuda_qk_side){.x = view_of(s->x), .y = view_of(s->y), .rstd = stat_view(s->rstd), .dy = view_of(s->dy),
+                          .dx = view_of(s->dx), .w = s->w->data, .dw = check_given(s->dw) ? s->dw->data : NULL};
+}
+static bool wide_side(const cuda_qk_side *s)
+{
+    return wide_view(&s->x) && wide_view(&s->y) && wide_view(&s->dy) && wide_view(&s->dx) && (uintptr_t)s->w % 16 == 0;
+}
+/* Halves of whole eights, aligned in the tables. */
+static bool wide_table(const st_rotary *table)
+{
+    const st_tensor *const t[] = {&table->cos, &table->sin};
+    bool wide = !table->interleaved && table->dim % (2 * CUDA_WIDE) == 0;
+    for (int i = 0; i < 2 && table->dim; i++)
+        wide = wide && ((uintptr_t)t[i]->data | (uintptr_t)t[i]->stride[0] * sizeof(float)) % 16 == 0;
+    return wide || !table->dim;
+}
+
+enum { MOST_COLS = 256 }; /* eight for each thread of a warp */
+
+static int qk_check(const st_queue *q, const char *op, const st_qk_norm *a, bool backward, cuda_qk *job)
+{
+    const st_rotary *t = a->table;
+    ST_TRY(WANT_REAL(q, op, "q.x", a->q.x, -1, -1, -1));
+    ST_TRY(check_qk_norm(q, op, a, ST_F32, backward));
+    *job = (cuda_qk){.kind = a->kind, .interleaved = t->interleaved, .eps = a->eps, .q = side_of(&a->q), .k = side_of(&a->k),
+                     .half = t->dim / 2};
+    if (t->dim) {
+        job->cos = t->cos.data;
+        job->sin = t->sin.data;
+        job->s_cos = t->cos.stride[0];
+        job->s_sin = t->sin.stride[0];
+    }
+    job->rows = job->q.x.rows * (job->q.x.heads + job->k.x.heads);
+    job->wide = wide_side(&job->q) && wide_side(&job->k);
+    job->together = job->wide && wide_table(t) && job->q.x.cols <= MOST_COLS && job->rows <= INT32_MAX;
+    return ST_OK;
+}
+
+/* The norm's operations as its own op counts them, and 6 for a pair that is rotated. */
+static void qk_count(const st_queue *q, const st_qk_norm *a, const cuda_qk *job, double flops, double tensors)
+{
+    double heads = (double)job->rows, bytes = check_bytes(a->q.x) + check_bytes(a->k.x), table = 0;
+    if (a->table->dim) table = check_bytes(&a->table->cos) + check_bytes(&a->table->sin);
+    q->count(q, heads * (flops * (double)job->q.x.cols + 6 * (double)job->half), tensors * bytes + table);
+}
+
+int cuda_qk_norm_op(const st_queue *q, const st_qk_norm *a)
+{
+    cuda_qk job;
+    ST_TRY(qk_check(q, "qk_norm", a, false, &job));
+    qk_count(q, a, &job, 5, 2);
+    if (q->planning || !job.rows || !job.q.x.cols) return ST_OK;
+    return cuda_table_of(q)->qk_norm(q, &job);
+}
+
+int cuda_qk_norm_bwd_op(const st_queue *q, const st_qk_norm *a)
+{
+    const char *const op = "qk_norm_bwd";
+    cuda_qk job;
+    void *part = NULL;
+    ST_TRY(qk_check(q, op, a, true, &job));
+    cut_normed_rows(job.rows, job.q.x.cols, &job.per, &job.pieces);
+    if (job.q.dw || job.k.dw)
+        ST_TRY(check_scratch(q, op, (size_t)(job.pieces * 2 * job.q.x.cols) * sizeof(double), &part));
+    job.part = part;
+    qk_count(q, a, &job, 10, 3);
+    if (q->planning || !job.rows || !job.q.x.cols) return ST_OK;
+    return cuda_table_of(q)->qk_norm_bwd(q, &job);
 }
 
 int cuda_colsum(const st_queue *q, const st_tensor *x, const st_tensor *out)
