@@ -6,6 +6,8 @@
 static int call_forward(const st_queue *q, const st_ops *ops, void *ctx) { return ops->attention(q, ctx); }
 static int call_backward(const st_queue *q, const st_ops *ops, void *ctx) { return ops->attention_bwd(q, ctx); }
 
+static int call_gated_backward(const st_queue *q, const st_ops *ops, void *ctx) { return ops->attention_gated_bwd(q, ctx); }
+
 enum { SPANS = 8 };
 typedef struct attn_case {
     int64_t tokens, keys, heads, kv_heads, d;
@@ -205,6 +207,61 @@ static void large_scores(rig *r) /* softmax must not overflow, and NaN must come
     rig_clear(r);
 }
 
+/* ---- behind a gate ---- */
+typedef struct gated_call { st_attn a; st_tensor *gate, *y; } gated_call;
+static int call_gated_forward(const st_queue *q, const st_ops *ops, void *ctx)
+{
+    gated_call *c = ctx;
+    ST_TRY(ops->attention(q, &c->a));
+    return ops->glu(q, ST_ACT_SIGMOID, c->gate, c->a.out, c->y);
+}
+
+/* Against differences, and against the two ops that it joins; d_out apart from dy, and the same. */
+static void one_gated(rig *r, const attn_case *c)
+{
+    attn_rig x = make(r, c);
+    st_tensor *gate = HEADS_OF(c->tokens, c->heads), *y = HEADS_OF(c->tokens, c->heads), *dy = HEADS_OF(c->tokens, c->heads),
+              *d_gate = HEADS_OF(c->tokens, c->heads);
+    gated_call forward = {x.a, gate, y};
+    st_attn_gated a = {x.a, gate, dy, d_gate};
+    set_random(gate, 5, -3, 3);
+    set_random(dy, 6, -1, 1);
+    double *weight = values(dy);
+    RUN_OK(r, call_gated_forward, &forward);
+    RUN_OK(r, call_gated_backward, &a);
+    double *d_out = values(x.d_out), *dg = values(d_gate), *dq = values(x.dq), *dk = values(x.dk), *dv = values(x.dv);
+    check_gradient(r, "gated d_gate", call_gated_forward, &forward, gate, y, weight, dg, 20);
+    check_gradient(r, "gated dq", call_gated_forward, &forward, x.q, y, weight, dq, 10);
+    check_gradient(r, "gated dv", call_gated_forward, &forward, x.v, y, weight, dv, 10);
+    set_all(x.dq, 7);
+    set_all(x.dk, 7);
+    RUN_OK(r, call_backward, &x.a); /* d_out is what attention's own backward needs */
+    near_to(r, "dq by parts", x.dq, dq, 0, 0);
+    near_to(r, "dk by parts", x.dk, dk, 0, 0);
+    set_all(x.dk, 7);
+    a.of.d_out = dy;
+    a.d_gate = rig_absent(r);
+    RUN_OK(r, call_gated_backward, &a);
+    near_to(r, "gated d_out in place of dy", dy, d_out, 0, 0);
+    near_to(r, "gated dk in place", x.dk, dk, 0, 0);
+    a.gate = x.k;
+    REFUSED(r, call_gated_backward, &a, ST_E_SHAPE, "attention_gated_bwd: gate is", "but out is");
+    a.gate = gate;
+    a.of.lse = NULL;
+    REFUSED(r, call_gated_backward, &a, ST_E_SHAPE, "attention_gated_bwd: lse is absent");
+    free(weight); free(d_out); free(dg); free(dq); free(dk); free(dv);
+    rig_clear(r);
+}
+
+static void gated(rig *r)
+{
+    static const int32_t len[] = {1, 63, 0, 40};
+    attn_case c = segments(len, 4, 2, 4, 2, 20, true);
+    one_gated(r, &c);
+    c = segments(len, 2, 0, 3, 1, 16, false);
+    one_gated(r, &c);
+}
+
 static void types(void **state) /* f32 against f64 on the same numbers */
 {
     double *kept[4] = {NULL};
@@ -252,13 +309,15 @@ static void test_lengths(void **state) { rig_each(lengths); }
 static void test_mixed(void **state) { rig_each(mixed); }
 static void test_shared_keys(void **state) { rig_each(shared_keys); }
 static void test_large_scores(void **state) { rig_each(large_scores); }
+static void test_gated(void **state) { rig_each(gated); }
 static void test_refuses(void **state) { rig_each(refuses); }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lengths), cmocka_unit_test(test_mixed), cmocka_unit_test(test_shared_keys),
-        cmocka_unit_test(test_large_scores), cmocka_unit_test(types), cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_large_scores), cmocka_unit_test(types), cmocka_unit_test(test_gated),
+        cmocka_unit_test(test_refuses),
     };
     return cmocka_run_group_tests_name("cpu attention", tests, NULL, NULL);
 }

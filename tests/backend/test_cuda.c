@@ -194,10 +194,11 @@ static void joined_ops_are_planned(void **state)
 {
     enum { N = 100, HEADS = 4, KEYS = 2, D = 64, WIDE = (2 * HEADS + KEYS) * D };
     const st_ops *o = backend()->ops;
-    plan joined = new_plan(), frozen = new_plan();
+    plan apart = new_plan(), joined = new_plan(), frozen = new_plan();
     st_tensor x = matrix(ST_BF16, N, WIDE), w = matrix(ST_BF16, 1, D), dw = matrix(ST_F32, 1, D), rstd_q = matrix(ST_F32, N, HEADS),
-              rstd_k = matrix(ST_F32, N, KEYS);
-    st_tensor q = st_heads(x, 0, HEADS, D, 2 * D), k = st_heads(x, 2 * HEADS * D, KEYS, D, D);
+              rstd_k = matrix(ST_F32, N, KEYS), spans = matrix(ST_I32, 4, 3);
+    st_tensor q = st_heads(x, 0, HEADS, D, 2 * D), gate = st_heads(x, D, HEADS, D, 2 * D),
+              k = st_heads(x, 2 * HEADS * D, KEYS, D, D);
     st_rotary table = {matrix(ST_F32, N, 8), matrix(ST_F32, N, 8), 16, 0};
     st_qk_norm a = {.kind = ST_NORM_RMS1P, .eps = 1e-6, .table = &table, .q = {&q, &w, NULL, &rstd_q, &q, &q, &dw},
                     .k = {&k, &w, NULL, &rstd_k, &k, &k, &dw}};
@@ -210,6 +211,17 @@ static void joined_ops_are_planned(void **state)
     a.k.rstd = &rstd_q;
     assert_int_equal(o->qk_norm_bwd(&frozen.q, &a), ST_E_SHAPE);
     assert_string_equal(frozen.message, "qk_norm_bwd: k.rstd is f32 [100, 4], it must be f32 [100, 2]");
+
+    st_attn_gated g = {{.q = &q, .k = &k, .v = &k, .spans = &spans, .out = &q, .lse = &rstd_q, .d_out = &q, .dq = &q, .dk = &k,
+                        .dv = &k, .scale = 1, .causal = 1, .max_len = 50}, &gate, &q, &gate};
+    joined = new_plan();
+    if (o->attention_gated_bwd(&joined.q, &g)) fail_msg("%s", joined.message);
+    assert_int_equal(o->attention_bwd(&apart.q, &g.of), ST_OK);
+    assert_int_equal(joined.taken, apart.taken);
+    assert_true(joined.flops == apart.flops + 20.0 * N * HEADS * D);
+    g.gate = &k;
+    assert_int_equal(o->attention_gated_bwd(&joined.q, &g), ST_E_SHAPE);
+    assert_string_equal(joined.message, "attention_gated_bwd: gate is bf16 [100, 2, 64], but out is bf16 [100, 4, 64]");
 }
 
 int main(void)

@@ -40,6 +40,10 @@ typedef struct st_rope { const st_tensor *x; const st_rotary *table; int32_t inv
  * Backward: dx = gradient at x for dy, dw (acc) += ; dy is used up, what it holds afterwards is not defined. */
 typedef struct st_qk_side { const st_tensor *x, *w, *y, *rstd, *dy, *dx, *dw; } st_qk_side;
 typedef struct st_qk_norm { int32_t kind, pad; double eps; const st_rotary *table; st_qk_side q, k; } st_qk_norm;
+/* Backward of attention whose result a gate multiplies, out * sigmoid(gate), for the gradient dy of that: d_gate, and of.d_out,
+ * which is written here and may be dy. All like out. There is no such forward: out itself is kept for backward anyway, and a library
+ * that makes it knows no gate, so glu comes behind it. */
+typedef struct st_attn_gated { st_attn of; const st_tensor *gate, *dy, *d_gate; } st_attn_gated;
 /* out[t] = features[media[t]] if media[t] >= 0; table[ids[t] - first] if inside; else 0: a negative id is none, another is some
  * other rank's when the table is cut over group, and a fault (ST_FAULT_RANGE) for ST_G_NONE. Backward sums in `order`:
  * d_table (acc) = beta * d_table + , d_features (acc) += . */
@@ -98,6 +102,7 @@ typedef struct st_ops {
     int (*adamw_rounded)(const st_queue *, const st_adamw_rounded *);
     int (*qk_norm)(const st_queue *, const st_qk_norm *);
     int (*qk_norm_bwd)(const st_queue *, const st_qk_norm *);
+    int (*attention_gated_bwd)(const st_queue *, const st_attn_gated *);
 } st_ops;
 
 #define ST_OP(s, op, ...) ((s)->status ? (s)->status : (s)->ops->op ? \

@@ -45,3 +45,11 @@ int check_qk_norm(const st_queue *q, const char *op, const st_qk_norm *a, int32_
     ST_TRY(check_side(q, op, names[1], &a->k, acc, backward));
     return check_table(q, op, a->table, acc, x->dim[0], x->dim[2]);
 }
+
+int check_gate(const st_queue *q, const char *op, const st_attn_gated *a)
+{
+    ST_TRY(check_like(q, op, "gate", a->gate, "out", a->of.out));
+    ST_TRY(check_like(q, op, "dy", a->dy, "out", a->of.out));
+    ST_TRY(check_like(q, op, "d_out", a->of.d_out, "out", a->of.out));
+    return check_given(a->d_gate) ? check_like(q, op, "d_gate", a->d_gate, "out", a->of.out) : ST_OK;
+}

@@ -20,6 +20,7 @@ static const st_ops ops = {
     .act = cpu_act, .act_bwd = cpu_act_bwd, .add = cpu_add, .copy = cpu_copy, .fill = cpu_fill, .gather = cpu_gather,
     .scatter = cpu_scatter, .combine = cpu_combine, .colsum = cpu_colsum, .sumsq = cpu_sumsq,
     .adamw_rounded = cpu_adamw_rounded, .qk_norm = cpu_qk_norm, .qk_norm_bwd = cpu_qk_norm_bwd,
+    .attention_gated_bwd = cpu_attention_gated_bwd,
 };
 
 static int facts(const void *self, st_facts *f)

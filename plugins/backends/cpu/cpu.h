@@ -199,6 +199,7 @@ int cpu_colsum(const st_queue *, const st_tensor *x, const st_tensor *out);
 int cpu_sumsq(const st_queue *, const st_tensor *x, double weight, const st_tensor *cell);
 int cpu_attention(const st_queue *, const st_attn *);
 int cpu_attention_bwd(const st_queue *, const st_attn *);
+int cpu_attention_gated_bwd(const st_queue *, const st_attn_gated *);
 int cpu_lookup(const st_queue *, const st_lookup *);
 int cpu_lookup_bwd(const st_queue *, const st_lookup *);
 int cpu_gather(const st_queue *, const st_tensor *src, const st_tensor *index, const st_tensor *dst);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ops_attention.c - entries attention and attention_bwd. */
+/* ops_attention.c - entries attention, attention_bwd and attention_gated_bwd. */
+#include "../check/attention.h"
 #include "cpu.h"
 #include <stdlib.h>
 
@@ -184,9 +185,8 @@ int cpu_attention(const st_queue *q, const st_attn *a)
     return ST_OK;
 }
 
-int cpu_attention_bwd(const st_queue *q, const st_attn *a)
+static int backward(const st_queue *q, const char *op, const st_attn *a)
 {
-    const char *const op = "attention_bwd";
     int real;
     cpu_attn job;
     double pairs;
@@ -216,4 +216,18 @@ int cpu_attention_bwd(const st_queue *q, const st_attn *a)
     if (job.whole) mark_whole(&job);
     cpu_table_of(q, real)->attention_bwd(q, &job);
     return ST_OK;
+}
+
+int cpu_attention_bwd(const st_queue *q, const st_attn *a) { return backward(q, "attention_bwd", a); }
+
+/* The gate's backward, then attention's: values are those of the separate ops. */
+int cpu_attention_gated_bwd(const st_queue *q, const st_attn_gated *a)
+{
+    const char *const op = "attention_gated_bwd";
+    int real;
+    cpu_attn job;
+    ST_TRY(check(q, op, &a->of, &real, &job));
+    ST_TRY(check_gate(q, op, a));
+    ST_TRY(cpu_glu_bwd(q, ST_ACT_SIGMOID, a->gate, a->of.out, a->dy, a->d_gate, a->of.d_out));
+    return backward(q, op, &a->of);
 }

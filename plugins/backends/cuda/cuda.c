@@ -16,6 +16,7 @@ static const st_ops ops = {
     .act = cuda_act, .act_bwd = cuda_act_bwd, .add = cuda_add, .copy = cuda_copy, .fill = cuda_fill,
     .gather = cuda_gather, .scatter = cuda_scatter, .combine = cuda_combine_op, .colsum = cuda_colsum,
     .sumsq = cuda_sumsq, .adamw_rounded = cuda_adamw_rounded, .qk_norm = cuda_qk_norm_op, .qk_norm_bwd = cuda_qk_norm_bwd_op,
+    .attention_gated_bwd = cuda_attention_gated_bwd,
 };
 
 static int facts(const void *self, st_facts *f)

@@ -123,6 +123,9 @@ typedef struct cuda_attn {
     int32_t causal, type, wide;
 } cuda_attn;
 
+/* Before the backward: delta; with a gate also d_out and d_gate, of dy. */
+typedef struct cuda_delta { cuda_view out, d_out, gate, dy, d_gate; float *delta; int32_t wide, pad; } cuda_delta;
+
 /* What a library of attention may use: lists of the spans, then its workspace (cuDNN 9.14 asks for 2.8 KB of 8 spans, 17 of 64). */
 enum { CUDA_ATTN_FIRSTS = 5, CUDA_ATTN_LISTS = CUDA_ATTN_FIRSTS + 2 };
 ST_FN size_t cuda_attn_list_bytes(int64_t spans) { return ((size_t)(spans + 1) * sizeof(int64_t) + 255) / 256 * 256; }
@@ -173,6 +176,7 @@ ST_FN size_t cuda_attn_room(int64_t spans) { return CUDA_ATTN_LISTS * cuda_attn_
     X(xent_add, (const st_queue *, const cuda_xent *)) \
     X(xent_loss, (const st_queue *, const cuda_xent *)) \
     X(attention, (const st_queue *, const cuda_attn *)) \
+    X(attention_delta, (const st_queue *, const cuda_delta *)) \
     X(attention_bwd, (const st_queue *, const cuda_attn *)) \
     X(qk_norm, (const st_queue *, const cuda_qk *)) \
     X(qk_norm_bwd, (const st_queue *, const cuda_qk *))

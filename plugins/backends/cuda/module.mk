@@ -25,6 +25,7 @@ plugins_cuda_la_LDFLAGS = $(MODULE_LDFLAGS)
 cuda_kernels = \
   $(cuda_dir)/adamw.cu \
   $(cuda_dir)/attention.cu \
+  $(cuda_dir)/attention_delta.cu \
   $(cuda_dir)/attention_dkv.cu \
   $(cuda_dir)/attention_dq.cu \
   $(cuda_dir)/attention_forward.cu \

@@ -38,6 +38,7 @@ int cuda_colsum(const st_queue *, const st_tensor *x, const st_tensor *out);
 int cuda_sumsq(const st_queue *, const st_tensor *x, double weight, const st_tensor *cell);
 int cuda_attention(const st_queue *, const st_attn *);
 int cuda_attention_bwd(const st_queue *, const st_attn *);
+int cuda_attention_gated_bwd(const st_queue *, const st_attn_gated *);
 int cuda_lookup_op(const st_queue *, const st_lookup *);
 int cuda_lookup_bwd(const st_queue *, const st_lookup *);
 int cuda_gather(const st_queue *, const st_tensor *src, const st_tensor *index, const st_tensor *dst);

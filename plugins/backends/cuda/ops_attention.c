@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ops_attention.c - entries attention and attention_bwd. */
+/* ops_attention.c - entries attention, attention_bwd and attention_gated_bwd. */
+#include "../check/attention.h"
 #include "ops.h"
 
 enum { MOST_COLUMNS = 256 };
@@ -64,28 +65,58 @@ int cuda_attention(const st_queue *q, const st_attn *a)
     return q->planning || !job.q.rows ? ST_OK : cuda_table_of(q)->attention(q, &job);
 }
 
-int cuda_attention_bwd(const st_queue *q, const st_attn *a)
+static int check_backward(const st_queue *q, const char *op, const st_attn *a, cuda_attn *job)
 {
-    const char *const op = "attention_bwd";
     const st_tensor *const grad[] = {a->d_out, a->dq, a->dk, a->dv};
     static const char *const name[] = {"d_out", "dq", "dk", "dv"};
-    cuda_attn job;
-    void *delta;
-    ST_TRY(check(q, op, a, &job));
-    ST_TRY(CHECK_TENSOR(q, op, "lse", a->lse, ST_F32, job.q.rows, job.q.heads));
+    ST_TRY(check(q, op, a, job));
+    ST_TRY(CHECK_TENSOR(q, op, "lse", a->lse, ST_F32, job->q.rows, job->q.heads));
     if (!check_given(a->d_out)) return q->fail(q, ST_E_SHAPE, "%s: d_out is absent, it must be like q", op);
     for (int i = 0; i < 4; i++) {
         ST_TRY(same_type(q, op, name[i], grad[i], a->q));
         ST_TRY(want_real_like_if(q, op, name[i], grad[i], i < 2 ? "q" : "k", i < 2 ? a->q : a->k));
     }
-    job.d_out = view_of(a->d_out);
-    job.dq = view_of(a->dq);
-    job.dk = view_of(a->dk);
-    job.dv = view_of(a->dv);
-    job.wide = job.wide && wide_view(&job.d_out) && wide_view(&job.dq) && wide_view(&job.dk) && wide_view(&job.dv);
-    ST_TRY(check_scratch(q, op, (size_t)(job.q.rows * job.q.heads) * sizeof(float), &delta));
-    job.delta = delta;
-    q->count(q, 10 * pairs_of(a) * (double)job.q.heads * (double)job.q.cols,
+    job->d_out = view_of(a->d_out);
+    job->dq = view_of(a->dq);
+    job->dk = view_of(a->dk);
+    job->dv = view_of(a->dv);
+    job->wide = job->wide && wide_view(&job->d_out) && wide_view(&job->dq) && wide_view(&job->dk) && wide_view(&job->dv);
+    return ST_OK;
+}
+
+/* first: views of the gate, absent where there is none. */
+static int backward(const st_queue *q, const char *op, const st_attn *a, cuda_attn *job, cuda_delta *first)
+{
+    void *delta;
+    ST_TRY(check_scratch(q, op, (size_t)(job->q.rows * job->q.heads) * sizeof(float), &delta));
+    job->delta = first->delta = delta;
+    first->out = job->out;
+    first->d_out = job->d_out;
+    first->wide = wide_view(&first->out) && wide_view(&first->d_out) && wide_view(&first->gate) &&
+                  wide_view(&first->dy) && wide_view(&first->d_gate);
+    q->count(q, 10 * pairs_of(a) * (double)job->q.heads * (double)job->q.cols,
              2 * (check_bytes(a->q) + check_bytes(a->k) + check_bytes(a->v)) + 2 * check_bytes(a->out));
-    return q->planning ? ST_OK : cuda_table_of(q)->attention_bwd(q, &job);
+    if (q->planning) return ST_OK;
+    ST_TRY(cuda_table_of(q)->attention_delta(q, first));
+    return cuda_table_of(q)->attention_bwd(q, job);
+}
+
+int cuda_attention_bwd(const st_queue *q, const st_attn *a)
+{
+    const char *const op = "attention_bwd";
+    cuda_attn job;
+    cuda_delta first = {0};
+    ST_TRY(check_backward(q, op, a, &job));
+    return backward(q, op, a, &job, &first);
+}
+
+int cuda_attention_gated_bwd(const st_queue *q, const st_attn_gated *a)
+{
+    const char *const op = "attention_gated_bwd";
+    cuda_attn job;
+    ST_TRY(check_backward(q, op, &a->of, &job));
+    ST_TRY(check_gate(q, op, a));
+    cuda_delta first = {.gate = view_of(a->gate), .dy = view_of(a->dy), .d_gate = view_of(a->d_gate)};
+    q->count(q, 20.0 * (double)check_elements(a->gate), check_bytes(a->gate) + check_bytes(a->dy) + check_bytes(a->d_gate));
+    return backward(q, op, &a->of, &job, &first);
 }
