@@ -17,8 +17,8 @@ struct model_place { const model_part *part; int64_t pass; /* that it was met in
 /* What counts as a matrix product: the ops that are one, or are made of them. */
 bool model_is_product(const char *launch)
 {
-    static const char *const names[] = {"linear",  "linear_dx", "linear_dw", "gemm",
-                                        "grouped", "xent",      "attention", "attention_bwd"};
+    static const char *const names[] = {"linear", "linear_dx", "linear_dw",     "gemm",               "grouped",
+                                        "xent",   "attention", "attention_bwd", "attention_gated_bwd"};
     for (size_t i = 0; launch && i < ST_COUNT(names); i++)
         if (!strcmp(launch, names[i])) return true;
     return false;

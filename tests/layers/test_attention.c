@@ -19,12 +19,22 @@ static const layer_case decoder_case = {"attention", decoder, 10, set_weights, 0
 static const layer_case vision_case = {"attention", vision, 12, set_weights, 0};
 static const layer_case plain_case = {"attention", plain, 8, set_weights, 0};
 static const layer_case gated_case = {"attention", gated, 8, set_weights, 0};
+/* The mock has no ops that join several steps, as a backend of another age; the built one has them. */
+static const layer_case joined_case = {"attention", decoder, 10, set_weights, 1};
+static const layer_case joined_plain_case = {"attention", plain, 8, set_weights, 1};
+static const layer_case joined_gated_case = {"attention", gated, 8, set_weights, 1};
 enum { DROPPABLE = 1 << 1 | 1 << 6 }; /* qk, gated */
 
 static void decoder_layer(void **unused) { check_all(&decoder_case, DROPPABLE, 2e-6); }
 static void vision_block(void **unused) { check_all(&vision_case, DROPPABLE, 2e-6); }
 static void without_gate_and_rotation(void **unused) { check_all(&plain_case, DROPPABLE, 2e-6); }
 static void without_head_norm(void **unused) { check_all(&gated_case, DROPPABLE, 2e-6); }
+static void with_joined_ops(void **unused)
+{
+    check_all(&joined_case, DROPPABLE, 2e-6);
+    check_all(&joined_plain_case, DROPPABLE, 2e-6);
+    check_all(&joined_gated_case, DROPPABLE, 2e-6);
+}
 
 /* The decoder's formula written out for one segment, with the file's row order: per head queries, then gates. */
 static void norm_and_rotate(const mock *m, const double *x, const double *w, int64_t t, double *y)
@@ -126,6 +136,7 @@ int main(void)
         cmocka_unit_test(vision_block),
         cmocka_unit_test(without_gate_and_rotation),
         cmocka_unit_test(without_head_norm),
+        cmocka_unit_test(with_joined_ops),
         cmocka_unit_test(decoder_formula),
         cmocka_unit_test(names_follow_the_use),
         cmocka_unit_test(refusals),

@@ -446,8 +446,9 @@ static void a_backend_without_devices_is_not_opened(void **state)
 
 static void a_profile_marks_products(void **state)
 {
-    static const char *const products[] = {"linear", "linear_dx", "linear_dw", "attention", "attention_bwd", "xent"},
-                            *const others[] = {"norm", "glu", "lookup", "gdn_rule"};
+    static const char *const products[] = {"linear",    "linear_dx",           "linear_dw",
+                                           "attention", "attention_gated_bwd", "xent"},
+                            *const others[] = {"norm", "qk_norm", "glu", "lookup", "gdn_rule"};
     fixture *f = fixture_open(TEXT_MODEL TEXT_BATCH, 1);
     st_packed_row *row = make_row(f, packed, 0, 5, 0);
     const st_op_time *t;

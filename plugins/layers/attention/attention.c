@@ -124,12 +124,23 @@ static void rotate(const attention *m, st_step *s, const st_tensor *q, const st_
     ST_OP(s, rope, &(st_rope){q, &table, inverse, 0});
     ST_OP(s, rope, &(st_rope){k, &table, inverse, 0});
 }
+/* Head norms and rotation, by one op where the backend has it. */
 static void norm_heads(const attention *m, st_step *s, const parts *p, const st_tensor *normed, const st_tensor *rstd_q,
                        const st_tensor *rstd_k)
 {
     const st_tensor none = st_absent(), wq = st_w(s, m->q_norm), wk = st_w(s, m->k_norm);
+    const st_rotary table = st_rotary_of(s, m->table);
     st_tensor q, k;
     pair_of(m, *normed, &q, &k);
+    if (s->ops->qk_norm) {
+        ST_OP(s, qk_norm,
+              &(st_qk_norm){.kind = ST_NORM_RMS1P,
+                            .eps = m->eps,
+                            .table = &table,
+                            .q = {.x = &p->q, .w = &wq, .y = &q, .rstd = rstd_q},
+                            .k = {.x = &p->k, .w = &wk, .y = &k, .rstd = rstd_k}});
+        return;
+    }
     ST_OP(s, norm, &(st_norm){ST_NORM_RMS1P, 0, m->eps, &p->q, &none, &wq, &none, &none, &q, rstd_q, &none});
     ST_OP(s, norm, &(st_norm){ST_NORM_RMS1P, 0, m->eps, &p->k, &none, &wk, &none, &none, &k, rstd_k, &none});
     rotate(m, s, &q, &k, 0);
@@ -178,13 +189,24 @@ static void norm_heads_bwd(const attention *m, st_step *s, const parts *p, const
     const st_tensor none = st_absent(), wq = st_w(s, m->q_norm), wk = st_w(s, m->k_norm);
     const st_tensor rq = st_kept(s, RSTD_Q), rk = st_kept(s, RSTD_K);
     const st_tensor gq = st_grad(s, m->q_norm, NULL), gk = st_grad(s, m->k_norm, NULL);
+    const st_rotary table = st_rotary_of(s, m->table);
+    if (s->ops->qk_norm_bwd) {
+        ST_OP(s, qk_norm_bwd,
+              &(st_qk_norm){.kind = ST_NORM_RMS1P,
+                            .eps = m->eps,
+                            .table = &table,
+                            .q = {.x = &p->q, .w = &wq, .rstd = &rq, .dy = dq, .dx = &dp->q, .dw = &gq},
+                            .k = {.x = &p->k, .w = &wk, .rstd = &rk, .dy = dk, .dx = &dp->k, .dw = &gk}});
+        return;
+    }
+    rotate(m, s, dq, dk, 1);
     ST_OP(s, norm_bwd,
           &(st_norm_bwd){ST_NORM_RMS1P, 0, m->eps, &p->q, &wq, &none, &rq, &none, dq, &dp->q, &gq, &none, &none});
     ST_OP(s, norm_bwd,
           &(st_norm_bwd){ST_NORM_RMS1P, 0, m->eps, &p->k, &wk, &none, &rk, &none, dk, &dp->k, &gk, &none, &none});
 }
-/* The gradient behind the output projection, through the gate if there is one: into d_out and the gate's columns of
- * dproj. */
+/* The gradient behind the output projection into d_out. If there is a gate that is what it multiplied: one op goes through
+ * gate and attention, or a backend without it through the gate here, into d_out and the gate's columns of dproj. */
 static void out_backward(const attention *m, st_step *s, const parts *p, const parts *dp, const st_tensor *out,
                          const st_tensor *dy, const st_tensor *d_out)
 {
@@ -194,16 +216,25 @@ static void out_backward(const attention *m, st_step *s, const parts *p, const p
         st_linear_bias_bwd(s, m->out, m->out_bias, out, dy, d_out, 0);
         return;
     }
-    st_tensor gated = st_kept(s, GATED);
-    const st_tensor dgated = st_scratch(s, s->dtype, out->dim[0], out_width(m)), dg = heads_view(m, dgated);
+    st_tensor gated = st_kept(s, GATED), dgated = *d_out;
+    if (!s->ops->attention_gated_bwd) dgated = st_scratch(s, s->dtype, out->dim[0], out_width(m));
     if (!gated.data) {
         gated = st_scratch(s, s->dtype, out->dim[0], out_width(m));
         const st_tensor view = heads_view(m, gated);
         ST_OP(s, glu, ST_ACT_SIGMOID, &p->gate, &a, &view);
     }
     st_linear_bias_bwd(s, m->out, m->out_bias, &gated, dy, &dgated, 0);
-    ST_OP(s, glu_bwd, ST_ACT_SIGMOID, &p->gate, &a, &dg, &dp->gate, &da);
+    if (!s->ops->attention_gated_bwd) {
+        const st_tensor dg = heads_view(m, dgated);
+        ST_OP(s, glu_bwd, ST_ACT_SIGMOID, &p->gate, &a, &dg, &dp->gate, &da);
+    }
     st_release(s, mark);
+}
+static void attention_backward(const attention *m, st_step *s, const parts *p, const parts *dp, const st_attn *a)
+{
+    if (m->gate && s->ops->attention_gated_bwd)
+        ST_OP(s, attention_gated_bwd, &(st_attn_gated){*a, &p->gate, a->d_out, &dp->gate});
+    else ST_OP(s, attention_bwd, a);
 }
 static int backward(const void *self, st_step *s, const st_tensor *x, const st_tensor *dy, const st_tensor *dx)
 {
@@ -226,22 +257,22 @@ static int backward(const void *self, st_step *s, const st_tensor *x, const st_t
         pair_of(m, normed, &q, &k);
         pair_of(m, st_scratch(s, s->dtype, n, w + kv_width(m)), &dq, &dk);
     }
-    ST_OP(s, attention_bwd,
-          &(st_attn){.q = &q,
-                     .k = &k,
-                     .v = &p.v,
-                     .spans = &s->row->spans,
-                     .out = &a,
-                     .lse = &lse,
-                     .d_out = &da,
-                     .dq = &dq,
-                     .dk = &dk,
-                     .dv = &dp.v,
-                     .scale = 1 / sqrt((double)m->head_dim),
-                     .causal = m->causal,
-                     .max_len = s->row->max_len});
-    rotate(m, s, &dq, &dk, 1);
+    attention_backward(m, s, &p, &dp,
+                       &(st_attn){.q = &q,
+                                  .k = &k,
+                                  .v = &p.v,
+                                  .spans = &s->row->spans,
+                                  .out = &a,
+                                  .lse = &lse,
+                                  .d_out = &da,
+                                  .dq = &dq,
+                                  .dk = &dk,
+                                  .dv = &dp.v,
+                                  .scale = 1 / sqrt((double)m->head_dim),
+                                  .causal = m->causal,
+                                  .max_len = s->row->max_len});
     if (m->qk_norm) norm_heads_bwd(m, s, &p, &dp, &dq, &dk);
+    else rotate(m, s, &dq, &dk, 1);
     return st_linear_bias_bwd(s, m->qkv, m->qkv_bias, x, &dproj, dx, 0);
 }
 
