@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention_delta.cu - what attention's backward begins with: delta = out . d_out of each row and head. Behind an output gate the
- * same pass makes d_out = dy sigmoid(gate) and the gate's gradient. LANES threads have a row, eight columns each, and ask for
- * several rows before they use any. */
+ * same pass makes d_out = dy sigmoid(gate) and the gate's gradient. LANES threads have a row, eight columns each. */
 #include "pack.h"
-
-enum { AT_ONCE = 2 };
 
 /* A number as it reads back after being stored. */
 DEVICE float as_stored(float x, const float *) { return x; }
@@ -25,39 +22,29 @@ template <typename T, bool FAST> DEVICE float through_gate(float gate, float out
 
 template <typename T, int LANES, bool GATED> KERNEL(CUDA_THREADS) delta_kernel(const __grid_constant__ cuda_delta a)
 {
-    const uint32_t heads = (uint32_t)a.out.heads, rows = (uint32_t)a.out.rows * heads, step = CUDA_THREADS / LANES;
-    const uint32_t first = blockIdx.x * (step * AT_ONCE) + threadIdx.x / LANES;
+    const uint32_t heads = (uint32_t)a.out.heads, row = blockIdx.x * (CUDA_THREADS / LANES) + threadIdx.x / LANES;
+    const uint32_t token = row / heads, head = row % heads;
     const int col = threadIdx.x % LANES * CUDA_WIDE;
-    pack<T> out[AT_ONCE] = {}, grad[AT_ONCE] = {}, gate[AT_ONCE] = {};
-    uint32_t token[AT_ONCE], head[AT_ONCE];
-    bool here[AT_ONCE];
-#pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) {
-        const uint32_t row = first + i * step;
-        token[i] = row / heads;
-        head[i] = row % heads;
-        here[i] = row < rows && col < a.out.cols;
-        if (!here[i]) continue;
-        out[i] = load(place<T>(a.out, token[i], head[i]) + col);
-        grad[i] = load(place<T>(GATED ? a.dy : a.d_out, token[i], head[i]) + col);
-        if (GATED) gate[i] = load(place<T>(a.gate, token[i], head[i]) + col);
+    const bool here = token < a.out.rows && col < a.out.cols;
+    pack<T> out = {}, grad = {}, gate = {};
+    float o[CUDA_WIDE], g[CUDA_WIDE], z[CUDA_WIDE], sum = 0;
+    if (here) {
+        out = load(place<T>(a.out, token, head) + col);
+        grad = load(place<T>(GATED ? a.dy : a.d_out, token, head) + col);
+        if (GATED) gate = load(place<T>(a.gate, token, head) + col);
     }
+    unpack(out, o);
+    unpack(grad, g);
+    unpack(gate, z);
 #pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) {
-        float o[CUDA_WIDE], g[CUDA_WIDE], z[CUDA_WIDE], sum = 0;
-        unpack(out[i], o);
-        unpack(grad[i], g);
-        unpack(gate[i], z);
-#pragma unroll
-        for (int j = 0; j < CUDA_WIDE; j++) {
-            if (GATED) g[j] = through_gate<T, sizeof(T) == 2>(z[j], o[j], g[j], &z[j]);
-            sum += o[j] * g[j];
-        }
-        if (GATED && here[i]) store(place<T>(a.d_out, token[i], head[i]) + col, g);
-        if (GATED && here[i] && a.d_gate.data) store(place<T>(a.d_gate, token[i], head[i]) + col, z);
-        sum = lanes_sum<LANES>(sum);
-        if (here[i] && col == 0) a.delta[first + i * step] = sum;
+    for (int j = 0; j < CUDA_WIDE; j++) {
+        if (GATED) g[j] = through_gate<T, sizeof(T) == 2>(z[j], o[j], g[j], &z[j]);
+        sum += o[j] * g[j];
     }
+    if (GATED && here) store(place<T>(a.d_out, token, head) + col, g);
+    if (GATED && here && a.d_gate.data) store(place<T>(a.d_gate, token, head) + col, z);
+    sum = lanes_sum<LANES>(sum);
+    if (here && col == 0) a.delta[row] = sum;
 }
 
 /* Rows of any alignment: a warp for each. */
@@ -86,7 +73,7 @@ template <typename T> KERNEL(CUDA_THREADS) delta_plain_kernel(const __grid_const
 template <typename T, int LANES, bool GATED> static void launch(const st_queue *q, const cuda_delta *a)
 {
     const int64_t rows = a->out.rows * a->out.heads;
-    const unsigned blocks = (unsigned)cuda_div_up(rows, CUDA_THREADS / LANES * AT_ONCE);
+    const unsigned blocks = (unsigned)cuda_div_up(rows, CUDA_THREADS / LANES);
     delta_kernel<T, LANES, GATED><<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*a);
 }
 template <typename T, bool GATED> static void launch_cols(const st_queue *q, const cuda_delta *a)

@@ -195,16 +195,16 @@ static int qk_check(const st_queue *q, const char *op, const st_qk_norm *a, bool
         job->s_cos = t->cos.stride[0];
         job->s_sin = t->sin.stride[0];
     }
-    job->rows = job->q.x.rows * (job->q.x.heads + job->k.x.heads);
     job->wide = wide_side(&job->q) && wide_side(&job->k);
-    job->together = job->wide && wide_table(t) && job->q.x.cols <= MOST_COLS && job->rows <= INT32_MAX;
+    job->together = job->wide && wide_table(t) && job->q.x.cols <= MOST_COLS && job->q.x.rows <= INT32_MAX;
     return ST_OK;
 }
 
 /* The norm's operations as its own op counts them, and 6 for a pair that is rotated. */
 static void qk_count(const st_queue *q, const st_qk_norm *a, const cuda_qk *job, double flops, double tensors)
 {
-    double heads = (double)job->rows, bytes = check_bytes(a->q.x) + check_bytes(a->k.x), table = 0;
+    double heads = (double)job->q.x.rows * (double)(job->q.x.heads + job->k.x.heads);
+    double bytes = check_bytes(a->q.x) + check_bytes(a->k.x), table = 0;
     if (a->table->dim) table = check_bytes(&a->table->cos) + check_bytes(&a->table->sin);
     q->count(q, heads * (flops * (double)job->q.x.cols + 6 * (double)job->half), tensors * bytes + table);
 }
@@ -214,7 +214,7 @@ int cuda_qk_norm_op(const st_queue *q, const st_qk_norm *a)
     cuda_qk job;
     ST_TRY(qk_check(q, "qk_norm", a, false, &job));
     qk_count(q, a, &job, 5, 2);
-    if (q->planning || !job.rows || !job.q.x.cols) return ST_OK;
+    if (q->planning || !job.q.x.rows || !job.q.x.cols) return ST_OK;
     return cuda_table_of(q)->qk_norm(q, &job);
 }
 
@@ -224,12 +224,12 @@ int cuda_qk_norm_bwd_op(const st_queue *q, const st_qk_norm *a)
     cuda_qk job;
     void *part = NULL;
     ST_TRY(qk_check(q, op, a, true, &job));
-    cut_normed_rows(job.rows, job.q.x.cols, &job.per, &job.pieces);
+    cut_normed_rows(job.q.x.rows, job.q.x.cols, &job.per, &job.pieces);
     if (job.q.dw || job.k.dw)
         ST_TRY(check_scratch(q, op, (size_t)(job.pieces * 2 * job.q.x.cols) * sizeof(double), &part));
     job.part = part;
     qk_count(q, a, &job, 10, 3);
-    if (q->planning || !job.rows || !job.q.x.cols) return ST_OK;
+    if (q->planning || !job.q.x.rows || !job.q.x.cols) return ST_OK;
     return cuda_table_of(q)->qk_norm_bwd(q, &job);
 }
 

@@ -1,146 +1,161 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* qk_norm.cu - head norms of queries and keys with their rotation, and the backward of both, each in one pass. LANES threads have a
- * head of one token, eight columns each: a pair that is rotated lies in two of them. Heads that do not suit go through norm and
- * rope. */
+ * token, eight columns of each head: a pair that is rotated lies in two of them. What all heads of the token share, turns and
+ * weights, stays in registers. Heads that do not suit go through norm and rope. */
 #include "pack.h"
 
-enum { AT_ONCE = 2 };
+enum { AT_ONCE = 2 }; /* heads that forward asks for before it uses any */
+template <typename T> struct most_blocks { /* on a multiprocessor: numbers of f32 take more registers */
+    enum { n = sizeof(T) == 2 ? 4 : 2 };
+};
 
-/* A head of a token, queries before keys; cols 0: there is none. */
-typedef struct head_place {
-    uint32_t token, head;
-    int cols;
-    bool key;
-} head_place;
+/* The columns that a thread has of a token. partner: the lane with the other ones of its pairs, itself where there are none. */
+typedef struct token_part {
+    uint32_t token;
+    int col, partner;
+    bool here;
+} token_part;
 
-DEVICE head_place place_of(const cuda_qk &a, uint32_t row, uint32_t end)
+template <int LANES> DEVICE token_part part_of(const cuda_qk &a, uint32_t token, uint32_t end)
 {
-    const uint32_t queries = (uint32_t)a.q.x.heads, heads = queries + (uint32_t)a.k.x.heads, head = row % heads;
-    head_place p = {row / heads, head < queries ? head : head - queries, row < end ? (int)a.q.x.cols : 0,
-                    head >= queries};
+    const int lane = threadIdx.x % LANES, col = lane * CUDA_WIDE, half = (int)a.half, runs = half / CUDA_WIDE;
+    const int partner = col < half ? lane + runs : col < 2 * half ? lane - runs : lane;
+    token_part p = {token, col, partner, token < end && col < a.q.x.cols};
     return p;
 }
-/* In the view of its side; numbers are chosen, not the view: a pointer to it would have to be followed first. */
-template <typename T> DEVICE T *head_at(const cuda_view &q, const cuda_view &k, const head_place &p)
-{
-    T *data = (T *)(p.key ? k.data : q.data);
-    return data + (p.token * (p.key ? k.s_row : q.s_row) + p.head * (p.key ? k.s_head : q.s_head));
-}
 
-/* Cosines, and sines with the sign that the partner's column is multiplied by. */
+/* A rotated column is own times itself plus other times its partner's. */
 typedef struct turn {
-    float c[CUDA_WIDE], s[CUDA_WIDE];
+    float own[CUDA_WIDE], other[CUDA_WIDE];
 } turn;
 
-/* 0: this thread's columns lie in the lower half of what is rotated, 1: in the upper one, 2: behind both. */
-template <int LANES> DEVICE int half_of(const cuda_qk &a)
+DEVICE turn turn_of(const cuda_qk &a, const token_part &p, bool inverse)
 {
-    const int col = threadIdx.x % LANES * CUDA_WIDE;
-    return col < a.half ? 0 : col < 2 * a.half ? 1 : 2;
-}
-template <int LANES> DEVICE turn turn_of(const cuda_qk &a, const head_place &p, bool inverse)
-{
-    const int half = half_of<LANES>(a), col = threadIdx.x % LANES * CUDA_WIDE - half * (int)a.half;
     turn t = {};
-    if (half == 2 || !p.cols) return t;
-    get_run<CUDA_WIDE>(a.cos + p.token * a.s_cos, ST_F32, col, t.c);
-    get_run<CUDA_WIDE>(a.sin + p.token * a.s_sin, ST_F32, col, t.s);
 #pragma unroll
-    for (int i = 0; i < CUDA_WIDE; i++) t.s[i] = (half == 1) == inverse ? -t.s[i] : t.s[i];
+    for (int i = 0; i < CUDA_WIDE; i++) t.own[i] = 1;
+    if (!p.here || p.col >= 2 * a.half) return t;
+    const bool upper = p.col >= a.half;
+    const int col = upper ? p.col - (int)a.half : p.col;
+    get_run<CUDA_WIDE>(a.cos + p.token * a.s_cos, ST_F32, col, t.own);
+    get_run<CUDA_WIDE>(a.sin + p.token * a.s_sin, ST_F32, col, t.other);
+#pragma unroll
+    for (int i = 0; i < CUDA_WIDE; i++) t.other[i] = upper == inverse ? -t.other[i] : t.other[i];
     return t;
 }
-/* All threads of the warp take part. */
-template <int LANES> DEVICE void rotate(const cuda_qk &a, const turn &t, float *x)
+
+/* What the partner holds; all threads of the warp take part. */
+template <typename T, int LANES> DEVICE void of_partner(const pack<T> &v, const token_part &p, float *x)
 {
-    const int half = half_of<LANES>(a), runs = (int)a.half / CUDA_WIDE, lane = threadIdx.x % LANES;
-    const int partner = half == 0 ? lane + runs : half == 1 ? lane - runs : lane;
+    pack<T> other;
 #pragma unroll
-    for (int i = 0; i < CUDA_WIDE; i++) {
-        const float other = __shfl_sync(0xffffffffu, x[i], partner, LANES);
-        if (half < 2) x[i] = x[i] * t.c[i] + other * t.s[i];
-    }
+    for (int i = 0; i < (int)(CUDA_WIDE * sizeof(T) / 16); i++)
+        other.part[i] = make_uint4(__shfl_sync(0xffffffffu, v.part[i].x, p.partner, LANES),
+                                   __shfl_sync(0xffffffffu, v.part[i].y, p.partner, LANES),
+                                   __shfl_sync(0xffffffffu, v.part[i].z, p.partner, LANES),
+                                   __shfl_sync(0xffffffffu, v.part[i].w, p.partner, LANES));
+    unpack(other, x);
 }
 
-template <typename T> DEVICE void factors(const cuda_qk &a, const head_place &p, int col, float *factor)
+/* What normed columns from col on are multiplied with. */
+template <typename T>
+DEVICE void factors(const cuda_qk &a, const cuda_qk_side &s, const token_part &p, int col, float *factor)
 {
-    unpack(col < p.cols ? load((const T *)(p.key ? a.k.w : a.q.w) + col) : pack<T>{}, factor);
+    unpack(p.here ? load((const T *)s.w + col) : pack<T>{}, factor);
 #pragma unroll
     for (int i = 0; i < CUDA_WIDE; i++) factor[i] += a.kind == ST_NORM_RMS1P ? 1.0f : 0.0f;
 }
 
-template <typename T, int LANES> KERNEL(CUDA_THREADS) forward_kernel(const __grid_constant__ cuda_qk a)
-{
-    const uint32_t rows = (uint32_t)a.rows, step = CUDA_THREADS / LANES;
-    const uint32_t first = blockIdx.x * (step * AT_ONCE) + threadIdx.x / LANES;
-    const int col = threadIdx.x % LANES * CUDA_WIDE;
-    head_place p[AT_ONCE];
-    pack<T> x[AT_ONCE] = {};
-    turn t[AT_ONCE];
-#pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) {
-        p[i] = place_of(a, first + i * step, rows);
-        if (col < p[i].cols) x[i] = load(head_at<T>(a.q.x, a.k.x, p[i]) + col);
-        t[i] = turn_of<LANES>(a, p[i], false);
-    }
-#pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) {
-        float y[CUDA_WIDE], factor[CUDA_WIDE], squares = 0;
-        unpack(x[i], y);
-        factors<T>(a, p[i], col, factor);
-#pragma unroll
-        for (int j = 0; j < CUDA_WIDE; j++) squares += y[j] * y[j];
-        const float rstd = 1.0f / sqrtf(lanes_sum<LANES>(squares) / (float)a.q.x.cols + (float)a.eps);
-#pragma unroll
-        for (int j = 0; j < CUDA_WIDE; j++) y[j] = y[j] * rstd * factor[j];
-        rotate<LANES>(a, t[i], y);
-        if (col < p[i].cols) store(head_at<T>(a.q.y, a.k.y, p[i]) + col, y);
-        if (p[i].cols && col == 0) *head_at<float>(a.q.rstd, a.k.rstd, p[i]) = rstd;
-    }
-}
+/* The inverse root, for bf16 as the hardware has it. */
+DEVICE float inverse_root(float x, const float *) { return 1.0f / sqrtf(x); }
+DEVICE float inverse_root(float x, const st_bf16 *) { return rsqrtf(x); }
 
-/* What backward reads of a head. */
-template <typename T> struct head_data {
-    head_place p;
-    pack<T> x, dy;
-    float rstd;
-};
-template <typename T, int LANES> DEVICE head_data<T> fetch(const cuda_qk &a, uint32_t row, uint32_t end)
+template <typename T, int LANES>
+DEVICE void forward_side(const cuda_qk &a, const cuda_qk_side &s, const token_part &p, const turn &t)
 {
-    const int col = threadIdx.x % LANES * CUDA_WIDE;
-    head_data<T> d = {};
-    d.p = place_of(a, row, end);
-    if (col < d.p.cols) {
-        d.x = load(head_at<T>(a.q.x, a.k.x, d.p) + col);
-        d.dy = load(head_at<T>(a.q.dy, a.k.dy, d.p) + col);
-        d.rstd = *head_at<float>(a.q.rstd, a.k.rstd, d.p);
-    }
-    return d;
-}
-
-/* dx of a head, and its share of the gradient of w into dw: dx = rstd (g - xhat mean(g xhat)), g = dn factor, xhat = x rstd, dn
- * what is rotated back of dy. */
-template <typename T, int LANES> DEVICE void head_backward(const cuda_qk &a, const head_data<T> &d, float *dw)
-{
-    const int col = threadIdx.x % LANES * CUDA_WIDE;
-    float x[CUDA_WIDE], g[CUDA_WIDE], factor[CUDA_WIDE], sum = 0;
-    unpack(d.x, x);
-    unpack(d.dy, g);
-    rotate<LANES>(a, turn_of<LANES>(a, d.p, true), g);
-    factors<T>(a, d.p, col, factor);
+    const int heads = (int)s.x.heads;
+    const T *from = place<T>(s.x, p.token, 0) + p.col;
+    T *to = place<T>(s.y, p.token, 0) + p.col;
+    float own[CUDA_WIDE], other[CUDA_WIDE];
+    factors<T>(a, s, p, p.col, own);
+    factors<T>(a, s, p, p.partner * CUDA_WIDE, other);
 #pragma unroll
     for (int j = 0; j < CUDA_WIDE; j++) {
-        x[j] *= d.rstd;
-        dw[j] = g[j] * x[j];
-        g[j] *= factor[j];
-        sum += g[j] * x[j];
+        own[j] *= t.own[j];
+        other[j] *= t.other[j];
     }
-    sum = lanes_sum<LANES>(sum) / (float)a.q.x.cols;
+#pragma unroll 1
+    for (int first = 0; first < heads; first += AT_ONCE) {
+        pack<T> x[AT_ONCE] = {};
 #pragma unroll
-    for (int j = 0; j < CUDA_WIDE; j++) g[j] = d.rstd * (g[j] - x[j] * sum);
-    if (col < d.p.cols && (d.p.key ? a.k.dx.data : a.q.dx.data)) store(head_at<T>(a.q.dx, a.k.dx, d.p) + col, g);
+        for (int i = 0; i < AT_ONCE; i++)
+            if (p.here && first + i < heads) x[i] = load(from + (first + i) * s.x.s_head);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            float y[CUDA_WIDE], pair[CUDA_WIDE], squares = 0;
+            unpack(x[i], y);
+            of_partner<T, LANES>(x[i], p, pair);
+#pragma unroll
+            for (int j = 0; j < CUDA_WIDE; j++) squares += y[j] * y[j];
+            const float mean = lanes_sum<LANES>(squares) * (1.0f / (float)s.x.cols);
+            const float rstd = inverse_root(mean + (float)a.eps, (const T *)NULL);
+#pragma unroll
+            for (int j = 0; j < CUDA_WIDE; j++) y[j] = (y[j] * own[j] + pair[j] * other[j]) * rstd;
+            if (!p.here || first + i >= heads) continue;
+            store(to + (first + i) * s.y.s_head, y);
+            if (p.col == 0) *place<float>(s.rstd, p.token, (uint32_t)(first + i)) = rstd;
+        }
+    }
 }
 
-/* The sums of the block's heads: those of its groups of threads, in their order. */
+template <typename T, int LANES>
+static __global__ void __launch_bounds__(CUDA_THREADS, most_blocks<T>::n)
+    forward_kernel(const __grid_constant__ cuda_qk a)
+{
+    const uint32_t token = blockIdx.x * (CUDA_THREADS / LANES) + threadIdx.x / LANES;
+    const token_part p = part_of<LANES>(a, token, (uint32_t)a.q.x.rows);
+    const turn t = turn_of(a, p, false);
+    forward_side<T, LANES>(a, a.q, p, t);
+    forward_side<T, LANES>(a, a.k, p, t);
+}
+
+/* dx of the heads of a side, and what they add to the gradient of w: dx = rstd (g - xhat mean(g xhat)), g = dn factor,
+ * xhat = x rstd, dn what is rotated back of dy. */
+template <typename T, int LANES>
+DEVICE void backward_side(const cuda_qk &a, const cuda_qk_side &s, const token_part &p, const turn &t, float *dw)
+{
+    const T *x_from = place<T>(s.x, p.token, 0) + p.col, *dy_from = place<T>(s.dy, p.token, 0) + p.col;
+    T *to = place<T>(s.dx, p.token, 0) + p.col;
+    float factor[CUDA_WIDE];
+    factors<T>(a, s, p, p.col, factor);
+#pragma unroll 1
+    for (int head = 0; head < (int)s.x.heads; head++) {
+        pack<T> x_pack = {}, dy_pack = {};
+        float x[CUDA_WIDE], g[CUDA_WIDE], pair[CUDA_WIDE], rstd = 0, sum = 0;
+        if (p.here) {
+            x_pack = load(x_from + head * s.x.s_head);
+            dy_pack = load(dy_from + head * s.dy.s_head);
+            rstd = *place<float>(s.rstd, p.token, (uint32_t)head);
+        }
+        unpack(x_pack, x);
+        unpack(dy_pack, g);
+        of_partner<T, LANES>(dy_pack, p, pair);
+#pragma unroll
+        for (int j = 0; j < CUDA_WIDE; j++) {
+            g[j] = g[j] * t.own[j] + pair[j] * t.other[j];
+            x[j] *= rstd;
+            dw[j] += g[j] * x[j];
+            g[j] *= factor[j];
+            sum += g[j] * x[j];
+        }
+        sum = lanes_sum<LANES>(sum) * (1.0f / (float)s.x.cols);
+#pragma unroll
+        for (int j = 0; j < CUDA_WIDE; j++) g[j] = rstd * (g[j] - x[j] * sum);
+        if (p.here && s.dx.data) store(to + head * s.dx.s_head, g);
+    }
+}
+
+/* The sums of the block's tokens: those of its groups of threads, in their order. */
 template <int LANES> DEVICE void put_part(const cuda_qk &a, int which, const float *sum, float *room)
 {
     __syncthreads();
@@ -153,27 +168,20 @@ template <int LANES> DEVICE void put_part(const cuda_qk &a, int which, const flo
     }
 }
 
-/* A block has a piece of a.per heads, and asks for the next ones before it computes. */
+/* A block has a piece of a.per tokens. */
 template <typename T, int LANES>
-static __global__ void __launch_bounds__(CUDA_THREADS, sizeof(T) == 4 ? 2 : 3)
+static __global__ void __launch_bounds__(CUDA_THREADS, most_blocks<T>::n)
     backward_kernel(const __grid_constant__ cuda_qk a)
 {
     __shared__ __align__(16) float room[CUDA_THREADS * CUDA_WIDE];
-    const uint32_t per = (uint32_t)a.per, first = blockIdx.x * per, end = min(first + per, (uint32_t)a.rows);
-    const uint32_t step = CUDA_THREADS / LANES, own = threadIdx.x / LANES;
+    const uint32_t per = (uint32_t)a.per, first = blockIdx.x * per, end = min(first + per, (uint32_t)a.q.x.rows);
     float dw_q[CUDA_WIDE] = {}, dw_k[CUDA_WIDE] = {};
-    head_data<T> next = fetch<T, LANES>(a, first + own, end);
 #pragma unroll 1
-    for (uint32_t base = first; base < end; base += step) {
-        const head_data<T> d = next;
-        float dw[CUDA_WIDE];
-        next = fetch<T, LANES>(a, base + step + own, end);
-        head_backward<T, LANES>(a, d, dw);
-#pragma unroll
-        for (int j = 0; j < CUDA_WIDE; j++) {
-            dw_q[j] += d.p.key ? 0.0f : dw[j];
-            dw_k[j] += d.p.key ? dw[j] : 0.0f;
-        }
+    for (uint32_t base = first; base < end; base += CUDA_THREADS / LANES) {
+        const token_part p = part_of<LANES>(a, base + threadIdx.x / LANES, end);
+        const turn t = turn_of(a, p, true);
+        backward_side<T, LANES>(a, a.q, p, t, dw_q);
+        backward_side<T, LANES>(a, a.k, p, t, dw_k);
     }
     if (a.part && a.q.dw) put_part<LANES>(a, 0, dw_q, room);
     if (a.part && a.k.dw) put_part<LANES>(a, 1, dw_k, room);
@@ -181,7 +189,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, sizeof(T) == 4 ? 2 : 3)
 
 template <typename T, int LANES> static void launch(const st_queue *q, const cuda_qk *a, bool back)
 {
-    const unsigned blocks = (unsigned)cuda_div_up(a->rows, back ? a->per : CUDA_THREADS / LANES * AT_ONCE);
+    const unsigned blocks = (unsigned)cuda_div_up(a->q.x.rows, back ? a->per : CUDA_THREADS / LANES);
     if (back) backward_kernel<T, LANES><<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*a);
     else forward_kernel<T, LANES><<<blocks, CUDA_THREADS, 0, st_cuda_stream(q)>>>(*a);
 }
