@@ -9,7 +9,6 @@ enum { THREADS = 128 };
 struct values_shared {
     bf16 k[CHUNK * KEYS], state[KEYS * VALUES], v[CHUNK * VALUES], solve[MATRIX];
     chain_factors factors;
-    bf16 rows[THREADS / 32][2 * RIGHT];
 };
 
 static __global__ void __launch_bounds__(THREADS, 4) values(const rule_launch l)
@@ -55,8 +54,9 @@ static __global__ void __launch_bounds__(THREADS, 4) values(const rule_launch l)
     st_wgmma_wait<0>();
     st_wgmma_touch<64>(u);
     operands(w, u);
-    write_rows(s->rows[warp_of()], (bf16 *)l.x + at * CHUNK * l.a.value_dim + column + row, l.a.value_dim, CHUNK,
-               columns - row, w);
+    put_rows(s->v, row, w);
+    __syncthreads();
+    take_rows((bf16 *)l.x + at * CHUNK * l.a.value_dim + column, l.a.value_dim, s->v, CHUNK, columns);
 #endif
 }
 
