@@ -4,6 +4,7 @@
  * behind logits that are stored in bf16 within 2e-2 (logits of size 4 are off by up to 2^-7, and so are probabilities,
  * relatively). Every call runs twice for equal bits. The last test prints times. */
 #include "pairs.h"
+#include <stdio.h>
 
 #define NEAR_F32 1e-5
 #define NEAR_BF16 2e-3
