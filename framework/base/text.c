@@ -164,17 +164,17 @@ bool st_utf8_valid(const char *text, size_t n, size_t *bad_at)
     return true;
 }
 
-bool st_is_control(const char *text, size_t n)
+size_t st_control(const char *text, size_t n)
 {
     const unsigned char *c = (const unsigned char *)text;
-    if (n == 0) return false;
-    return (*c < ' ' && *c != '\t') || *c == 0x7F || (*c == 0xC2 && n > 1 && c[1] >= 0x80 && c[1] <= 0x9F);
+    if (n > 0 && ((*c < ' ' && *c != '\t') || *c == 0x7F)) return 1;
+    return n > 1 && *c == 0xC2 && c[1] >= 0x80 && c[1] <= 0x9F ? 2 : 0; /* U+0080 to U+009F */
 }
 
 bool st_is_text(const char *text, size_t n, size_t *bad_at)
 {
     for (size_t i = 0; i < n; i++) {
-        if (text[i] == '\n' || !st_is_control(text + i, n - i)) continue;
+        if (text[i] == '\n' || !st_control(text + i, n - i)) continue;
         if (bad_at) *bad_at = i;
         return false;
     }
@@ -194,10 +194,10 @@ void st_make_utf8(char *text)
 void st_make_printable(char *text)
 {
     st_make_utf8(text);
-    for (; *text; text++) {
-        if (!st_is_control(text, 1 + (text[1] != 0))) continue;
-        if ((unsigned char)*text == 0xC2) *text++ = '?';
-        *text = '?';
+    while (*text) {
+        size_t n = st_control(text, 2); /* at the end the second is the text's 0 */
+        memset(text, '?', n);
+        text += n ? n : 1;
     }
 }
 

@@ -97,7 +97,7 @@ static int write_spec(st_spec *spec, st_arena *arena, st_checkpoint_texts *out, 
 
     st_spec_write(spec, &text);
     if (!text.failed && !st_is_text(text.data, text.n, &bad)) {
-        bool control = st_is_control(text.data + bad, text.n - bad);
+        bool control = st_control(text.data + bad, text.n - bad) > 0;
         st_buf_free(&text);
         st_fail(e, ST_E_UNSUPPORTED, "%s: a path of it %s", st_spec_path(spec),
                 control ? "has a control character, which the spec of a checkpoint cannot have"

@@ -72,14 +72,13 @@ static bool bytes_are_text(reader *r, const char *line, size_t n)
 {
     size_t bad;
     for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)line[i];
-        if (!st_is_control(line + i, n - i)) continue;
+        size_t bytes = st_control(line + i, n - i);
+        if (!bytes) continue;
+        unsigned char c = (unsigned char)line[i + bytes - 1];
         int32_t column = (int32_t)i + 1;
         if (c == 0) refuse(r, column, "is this a text file?", "a NUL byte");
         else if (c == '\r') refuse(r, column, "end lines with a line feed", "a carriage return inside the line");
-        else
-            refuse(r, column, "remove it, or write it in quotes as an escape", "a control character (0x%02x)",
-                   c == 0xC2 ? (unsigned char)line[i + 1] : c);
+        else refuse(r, column, "remove it, or write it in quotes as an escape", "a control character (0x%02x)", c);
         return false;
     }
     if (st_utf8_valid(line, n, &bad)) return true;

@@ -83,10 +83,11 @@ static void put_line(FILE *f, const char *what, const char *text)
 {
     fprintf(f, "%s", what);
     for (const char *p = text; *p; p++) {
-        unsigned char c = (unsigned char)*p;
-        if (c == '\n') fputs("\\n", f);
-        else if (c == '\t' || st_is_control(p, strlen(p))) fprintf(f, "\\x%02x", c == 0xC2 ? (unsigned char)*++p : c);
-        else fputc(c, f);
+        size_t bytes = *p == '\t' ? 1 : st_control(p, 2); /* at the end the second is the text's 0 */
+        if (bytes) p += bytes - 1;
+        if (*p == '\n') fputs("\\n", f);
+        else if (bytes) fprintf(f, "\\x%02x", (unsigned char)*p);
+        else fputc(*p, f);
     }
     fputc('\n', f);
 }
