@@ -16,3 +16,14 @@ json_t *st_json_text(const char *text)
     free(copy);
     return j;
 }
+
+int st_json_print(json_t *j, size_t flags, FILE *to)
+{
+    char *text = j ? json_dumps(j, flags) : NULL;
+
+    json_decref(j);
+    if (!text) return ST_E_NOMEM;
+    fprintf(to, "%s\n", text);
+    free(text);
+    return ST_OK;
+}

@@ -3,7 +3,6 @@
 #include "config.h"
 #include "base/json.h"
 #include "cli/inspect.h"
-#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -256,10 +255,5 @@ int inspect_json(const st_inspected *i, FILE *to)
     json_object_set_new(o, "needs", json_caps(p->needs));
     for (uint32_t k = 0; k < p->n_params; k++) json_array_append_new(params, inspect_param_json(&p->params[k]));
     json_object_set_new(o, "parameters", params);
-    char *text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
-    json_decref(o);
-    if (!text) return ST_E_NOMEM;
-    fprintf(to, "%s\n", text);
-    free(text);
-    return ST_OK;
+    return st_json_print(o, JSON_INDENT(2), to);
 }

@@ -2,12 +2,12 @@
 /* cli/inspect_spec.c - `strata inspect --spec`: every section that the host reads, from the tables that read them.
  * Keys of plugins stand with the plugins. */
 #include "config.h"
+#include "base/json.h"
 #include "cli/inspect.h"
 #include "data/chat.h"
 #include "data/loader.h"
 #include "model/model.h"
 #include "train/train.h"
-#include <stdlib.h>
 #include <string.h>
 
 enum { TABLES = 64 };
@@ -169,12 +169,6 @@ static json_t *json(const tables *t)
 int inspect_spec_json(FILE *to)
 {
     const tables spec = of_spec(), manifests = of_manifests();
-    json_t *o = json_pack("{s:o, s:o}", "spec", json(&spec), "manifest", json(&manifests));
-    char *words = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
 
-    json_decref(o);
-    if (!words) return ST_E_NOMEM;
-    fprintf(to, "%s\n", words);
-    free(words);
-    return ST_OK;
+    return st_json_print(json_pack("{s:o, s:o}", "spec", json(&spec), "manifest", json(&manifests)), JSON_INDENT(2), to);
 }

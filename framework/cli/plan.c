@@ -376,8 +376,7 @@ static json_t *json_plan(const planned *p, const char *path)
 /* Of one plan the object; of several an array of them. */
 static int print_json(const plans *all, const char *path, FILE *out, st_error *e)
 {
-    json_t *list = json_array(), *top;
-    char *text;
+    json_t *list = json_array(), *top = NULL;
 
     for (int i = 0; i < all->n; i++) {
         const planned *p = &all->of[i];
@@ -385,14 +384,11 @@ static int print_json(const plans *all, const char *path, FILE *out, st_error *e
         if (p->n_trades) json_object_set_new(plan, "recompute", cli_json_trade(p->trades, p->n_trades));
         if (json_array_append_new(list, plan)) break;
     }
-    top = all->n == 1 ? json_incref(json_array_get(list, 0)) : json_pack("{s:O}", "plans", list);
-    text = json_array_size(list) == (size_t)all->n ? json_dumps(top, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
-    json_decref(top);
+    if (json_array_size(list) == (size_t)all->n)
+        top = all->n == 1 ? json_incref(json_array_get(list, 0)) : json_pack("{s:O}", "plans", list);
     json_decref(list);
-    if (!text) return st_fail(e, ST_E_NOMEM, "no memory for the plan as JSON");
-    fprintf(out, "%s\n", text);
-    free(text);
-    return ST_OK;
+    if (st_json_print(top, JSON_INDENT(1) | JSON_REAL_PRECISION(17), out) == ST_OK) return ST_OK;
+    return st_fail(e, ST_E_NOMEM, "no memory for the plan as JSON");
 }
 
 /* ---- the command ---- */

@@ -2,9 +2,8 @@
 /* train/bench_print.c - see the header. */
 #include "config.h"
 
+#include "base/json.h"
 #include "train/bench_figures.h"
-#include <jansson.h>
-#include <stdlib.h>
 
 /* ---- text ---- */
 
@@ -122,10 +121,6 @@ int st_bench_print_json(const st_bench_figures *f, const st_bench_options *o, st
     else json_object_update_new(top, json_step(f));
     json_object_update_new(top, json_pack("{s:f, s:f, s:o}", "product_rate", f->rate, "copy_rate", f->copy_rate,
                                           o->kernel ? "places" : "launches", list));
-    char *text = json_dumps(top, JSON_REAL_PRECISION(9));
-    json_decref(top);
-    if (!text) return st_fail(e, ST_E_NOMEM, "no memory for the figures as JSON");
-    fprintf(o->out, "%s\n", text);
-    free(text);
-    return ST_OK;
+    if (st_json_print(top, JSON_REAL_PRECISION(9), o->out) == ST_OK) return ST_OK;
+    return st_fail(e, ST_E_NOMEM, "no memory for the figures as JSON");
 }
