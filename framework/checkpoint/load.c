@@ -39,21 +39,11 @@ static int check_shape(const st_state_tensor *s, const st_file_tensor *t, const 
     return st_fail(e, ST_E_CONFIG, "%s: tensor %s is [%s], the model's is [%s]", path, s->name, have, need);
 }
 
-static int32_t weight_of(const st_model *m, const char *path)
-{
-    const st_model_weight *const *weights;
-    int n = st_model_weights(m, &weights);
-
-    for (int32_t i = 0; i < n; i++)
-        if (strcmp(weights[i]->path, path) == 0) return i;
-    return -1;
-}
-
 /* Weights of another precision, by value and in pieces: an f32 checkpoint starts an f64 run. */
 static int read_values(st_model *m, const st_state_tensor *s, const st_file_tensor *t, st_error *e)
 {
     enum { PIECE = 1 << 16 };
-    int32_t weight = weight_of(m, s->name);
+    int32_t weight = st_model_find_weight(m, s->name);
     double *values = malloc(PIECE * sizeof *values);
     int rc = values ? ST_OK : st_fail(e, ST_E_NOMEM, "no memory to load %s", s->name);
 

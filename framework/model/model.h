@@ -62,6 +62,7 @@ typedef struct st_model_weight {
     int32_t n_sec; const st_section *sec; int32_t sec_dim;
 } st_model_weight;
 int st_model_weights(const st_model *, const st_model_weight *const **); /* -> how many; likewise below */
+int32_t st_model_find_weight(const st_model *, const char *path); /* its index; -1: there is none */
 int64_t st_model_parameters(const st_model *, const char *part); /* trained elements; part NULL: all */
 /* Names in other layouts ("hf"): one per file tensor, which holds rows [first, first + n) of the weight's dimension
  * sec_dim (without sections 0). entry >= 0: it is that entry of dimension 0 alone (rows of dimension 1 or later). */

@@ -92,6 +92,8 @@ static int32_t *slot_of(const st_model *m, const char *path)
     return &m->by_path[i];
 }
 
+int32_t st_model_find_weight(const st_model *m, const char *path) { return m->path_slots ? *slot_of(m, path) - 1 : -1; }
+
 static bool grow_slots(st_model *m)
 {
     uint32_t n = m->path_slots ? 2 * m->path_slots : 64;
@@ -154,7 +156,7 @@ st_wid model_declare(st_model *m, model_part *p, const st_weight *given, st_erro
     if (!name || !path) return st_fail(e, ST_E_NOMEM, "no memory for weights"), -1;
     if (!name_ok(name)) return st_fail(e, ST_E_INTERNAL, "weight '%s': names hold a-z 0-9 _ .", path), -1;
     if (!grow_slots(m)) return st_fail(e, ST_E_NOMEM, "no memory for weights"), -1;
-    if (*slot_of(m, path)) return st_fail(e, ST_E_INTERNAL, "weight %s is declared twice", path), -1;
+    if (st_model_find_weight(m, path) >= 0) return st_fail(e, ST_E_INTERNAL, "weight %s is declared twice", path), -1;
     if (check_shape(&w, path, e) != ST_OK || check_cuts(&m->mesh, &w, path, e) != ST_OK ||
         check_init(&w, path, e) != ST_OK)
         return -1;

@@ -166,16 +166,6 @@ static int compare_vision(st_parity *p, const st_parity_samples *s, const seen *
     return ST_OK;
 }
 
-static int find_weight(const st_model *m, const char *path)
-{
-    const st_model_weight *const *w;
-    int n = st_model_weights(m, &w);
-
-    for (int i = 0; i < n; i++)
-        if (strcmp(w[i]->path, path) == 0) return i;
-    return -1;
-}
-
 static void multiply(const st_parity *p, const double *h, const double *w, int64_t rows, int64_t vocab, int64_t width,
                      double *out)
 {
@@ -195,11 +185,11 @@ static void multiply(const st_parity *p, const double *h, const double *w, int64
 
 int st_parity_logits(st_parity *p, st_model *m, const double *h, int64_t rows, double *out, st_error *e)
 {
-    int head = find_weight(m, "lm_head");
+    int head = st_model_find_weight(m, "lm_head");
     int64_t vocab = st_model_vocab(m), width = st_model_hidden(m);
     double *w = ST_NEW_N(p->arena, double, vocab * width);
 
-    if (head < 0) head = find_weight(m, "embed");
+    if (head < 0) head = st_model_find_weight(m, "embed");
     if (head < 0 || !w) return st_fail(e, ST_E_NOMEM, "no memory for the logits of %s", p->dir);
     ST_TRY(st_model_read(m, head, ST_READ_WEIGHT, w, e));
     multiply(p, h, w, rows, vocab, width, out);

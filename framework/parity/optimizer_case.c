@@ -3,7 +3,6 @@
  * parameters are the embedding [n, 1] of a model whose other gradients are zero. */
 #include "config.h"
 #include "parity/parity.h"
-#include <string.h>
 
 #define GATE_F64 1e-12
 #define GATE_F32 1e-6
@@ -66,13 +65,10 @@ static int compare_step(st_parity *p, st_model *m, int index, int32_t embed, int
 
 static int run_case(st_parity *p, json_t *c, int index, st_model *m, st_error *e)
 {
-    const st_model_weight *const *w;
-    int32_t embed = -1;
+    int32_t embed = st_model_find_weight(m, "embed");
     char key[64];
     double *start;
 
-    for (int i = 0, n = st_model_weights(m, &w); i < n; i++)
-        if (strcmp(w[i]->path, "embed") == 0) embed = i;
     snprintf(key, sizeof key, "%d.p0", index);
     ST_TRY(st_parity_take(p, key, json_integer_value(json_object_get(c, "n")), &start, e));
     ST_TRY(st_model_write(m, embed, start, e));
