@@ -141,14 +141,21 @@ static int run(st_run *r, st_error *e)
     return r->stop.signal ? end_stopped(r, e) : ST_OK;
 }
 
+/* "FILE:LINE: ", "FILE: " or nothing */
+static const char *place_of(const st_error *e, char out[sizeof e->file + 16])
+{
+    if (e->line > 0) snprintf(out, sizeof e->file + 16, "%s:%d: ", e->file, e->line);
+    else snprintf(out, sizeof e->file + 16, "%s%s", e->file, e->file[0] ? ": " : "");
+    return out;
+}
+
 /* Told when the run begins, not when it has ended; then they are done with. */
 static void log_warnings(st_run *r, st_diags *d)
 {
     for (int32_t i = 0; i < d->n; i++) {
         const st_error *w = &d->item[i].error;
-        if (w->line > 0) st_log_write(r->base->log, 2, "spec", "%s:%d: %s", w->file, w->line, w->message);
-        else if (w->file[0]) st_log_write(r->base->log, 2, "spec", "%s: %s", w->file, w->message);
-        else st_log_write(r->base->log, 2, "spec", "%s", w->message);
+        char place[sizeof w->file + 16];
+        st_log_write(r->base->log, 2, "spec", "%s%s", place_of(w, place), w->message);
     }
     *d = (st_diags){0};
 }
@@ -156,13 +163,10 @@ static void log_warnings(st_run *r, st_diags *d)
 /* The screen has it from the command, with its hint; whoever reads the log alone must learn why it ends. */
 static void log_end(st_run *r, const st_error *e)
 {
-    const char *detail = e->detail[0] ? "; " : "";
+    char place[sizeof e->file + 16];
 
-    if (e->line > 0)
-        st_log_record(r->base->log, 1, "train", "%s:%d: %s%s%s", e->file, e->line, e->message, detail, e->detail);
-    else
-        st_log_record(r->base->log, 1, "train", "%s%s%s%s%s", e->file, e->file[0] ? ": " : "", e->message, detail,
-                      e->detail);
+    st_log_record(r->base->log, 1, "train", "%s%s%s%s", place_of(e, place), e->message, e->detail[0] ? "; " : "",
+                  e->detail);
 }
 
 int st_train(st_base *base, const st_train_options *options, st_diags *d)
