@@ -185,12 +185,17 @@ int cpu_attention(const st_queue *q, const st_attn *a)
     return ST_OK;
 }
 
-static int backward(const st_queue *q, const char *op, const st_attn *a)
+/* gate: what multiplied the result, NULL: nothing. Its backward comes first: values are those of the separate ops. */
+static int backward(const st_queue *q, const char *op, const st_attn *a, const st_attn_gated *gate)
 {
     int real;
     cpu_attn job;
     double pairs;
     ST_TRY(check(q, op, a, &real, &job));
+    if (gate) {
+        ST_TRY(check_gate(q, op, gate));
+        ST_TRY(cpu_glu_bwd(q, ST_ACT_SIGMOID, gate->gate, a->out, gate->dy, gate->d_gate, a->d_out));
+    }
     ST_TRY(CHECK_TENSOR(q, op, "lse", a->lse, a->q->dtype, job.q.rows, job.q.heads));
     ST_TRY(check_like(q, op, "d_out", a->d_out, "q", a->q));
     if (check_given(a->dq)) ST_TRY(check_like(q, op, "dq", a->dq, "q", a->q));
@@ -218,16 +223,9 @@ static int backward(const st_queue *q, const char *op, const st_attn *a)
     return ST_OK;
 }
 
-int cpu_attention_bwd(const st_queue *q, const st_attn *a) { return backward(q, "attention_bwd", a); }
+int cpu_attention_bwd(const st_queue *q, const st_attn *a) { return backward(q, "attention_bwd", a, NULL); }
 
-/* The gate's backward, then attention's: values are those of the separate ops. */
 int cpu_attention_gated_bwd(const st_queue *q, const st_attn_gated *a)
 {
-    const char *const op = "attention_gated_bwd";
-    int real;
-    cpu_attn job;
-    ST_TRY(check(q, op, &a->of, &real, &job));
-    ST_TRY(check_gate(q, op, a));
-    ST_TRY(cpu_glu_bwd(q, ST_ACT_SIGMOID, a->gate, a->of.out, a->dy, a->d_gate, a->of.d_out));
-    return backward(q, op, &a->of);
+    return backward(q, "attention_gated_bwd", &a->of, a);
 }

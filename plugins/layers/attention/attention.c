@@ -145,6 +145,20 @@ static void norm_heads(const attention *m, st_step *s, const parts *p, const st_
     ST_OP(s, norm, &(st_norm){ST_NORM_RMS1P, 0, m->eps, &p->k, &none, &wk, &none, &none, &k, rstd_k, &none});
     rotate(m, s, &q, &k, 0);
 }
+/* What forward and backward have in common. */
+static st_attn attn_of(const attention *m, const st_step *s, const st_tensor *q, const st_tensor *k, const st_tensor *v,
+                       const st_tensor *out, const st_tensor *lse)
+{
+    return (st_attn){.q = q,
+                     .k = k,
+                     .v = v,
+                     .spans = &s->row->spans,
+                     .out = out,
+                     .lse = lse,
+                     .scale = 1 / sqrt((double)m->head_dim),
+                     .causal = m->causal,
+                     .max_len = s->row->max_len};
+}
 static int forward(const void *self, st_step *s, const st_tensor *x, const st_tensor *y)
 {
     const attention *m = self;
@@ -164,16 +178,8 @@ static int forward(const void *self, st_step *s, const st_tensor *x, const st_te
     } else {
         rotate(m, s, &q, &k, 0);
     }
-    ST_OP(s, attention,
-          &(st_attn){.q = &q,
-                     .k = &k,
-                     .v = &p.v,
-                     .spans = &s->row->spans,
-                     .out = &a,
-                     .lse = &lse,
-                     .scale = 1 / sqrt((double)m->head_dim),
-                     .causal = m->causal,
-                     .max_len = s->row->max_len});
+    const st_attn made = attn_of(m, s, &q, &k, &p.v, &a, &lse);
+    ST_OP(s, attention, &made);
     if (m->gate) {
         result = st_keep(s, GATED, s->dtype, n, w);
         const st_tensor gated = heads_view(m, result);
@@ -257,20 +263,12 @@ static int backward(const void *self, st_step *s, const st_tensor *x, const st_t
         pair_of(m, normed, &q, &k);
         pair_of(m, st_scratch(s, s->dtype, n, w + kv_width(m)), &dq, &dk);
     }
-    attention_backward(m, s, &p, &dp,
-                       &(st_attn){.q = &q,
-                                  .k = &k,
-                                  .v = &p.v,
-                                  .spans = &s->row->spans,
-                                  .out = &a,
-                                  .lse = &lse,
-                                  .d_out = &da,
-                                  .dq = &dq,
-                                  .dk = &dk,
-                                  .dv = &dp.v,
-                                  .scale = 1 / sqrt((double)m->head_dim),
-                                  .causal = m->causal,
-                                  .max_len = s->row->max_len});
+    st_attn made = attn_of(m, s, &q, &k, &p.v, &a, &lse);
+    made.d_out = &da;
+    made.dq = &dq;
+    made.dk = &dk;
+    made.dv = &dp.v;
+    attention_backward(m, s, &p, &dp, &made);
     if (m->qk_norm) norm_heads_bwd(m, s, &p, &dp, &dq, &dk);
     else rotate(m, s, &dq, &dk, 1);
     return st_linear_bias_bwd(s, m->qkv, m->qkv_bias, x, &dproj, dx, 0);
