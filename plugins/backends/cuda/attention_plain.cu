@@ -51,12 +51,7 @@ template <int D> DEVICE void store_row(const cuda_view &v, int64_t head, int64_t
     }
 }
 
-DEVICE float share_sum(float x) /* over the threads of a row */
-{
-    for (int step = SHARE / 2; step; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
-    return x;
-}
-DEVICE float share_max(float x)
+DEVICE float share_max(float x) /* over the threads of a row */
 {
     for (int step = SHARE / 2; step; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
     return x;
@@ -96,7 +91,7 @@ template <int D> KERNEL(THREADS) forward_kernel(const cuda_attn a, st_cuda_fault
                 sum += p[j];
                 score[row * (ROWS + 1) + share + j * SHARE] = p[j];
             }
-            total = total * factor + share_sum(sum);
+            total = total * factor + lanes_sum<SHARE>(sum);
             most = high;
             __syncwarp();
 #pragma unroll

@@ -33,12 +33,4 @@ template <typename T> DEVICE T *place(const cuda_view &v, uint32_t token, uint32
 {
     return (T *)v.data + (token * v.s_row + head * v.s_head);
 }
-
-/* Over LANES neighbouring threads; all threads of the warp take part. */
-template <int LANES> DEVICE float lanes_sum(float x)
-{
-#pragma unroll
-    for (int step = LANES / 2; step; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
-    return x;
-}
 #endif
