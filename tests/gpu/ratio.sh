@@ -10,7 +10,7 @@ trap 'rm -rf "$out"' EXIT
 tokens=$((sequences * length))
 "$strata" bench "$spec" --json --warmup 3 --steps 20 --set run.backend=cuda --set run.precision=bf16 --set stack.mtp_depths=0 \
     --set batch.rows=1 --set batch.tokens=$tokens --set batch.sequences="$sequences" --set batch.max_len="$length" \
-    --set batch.images=1 --set batch.patches=64 --set batch.logits=1GiB --set dataset.train.min_tokens="$length" \
+    --set batch.images=1 --set batch.patches=64 --set dataset.train.min_tokens="$length" \
     --set dataset.train.max_tokens="$length" > "$out/own"
 "$strata" check --explain --set stack.mtp_depths=0 "$spec" > "$out/spec"
 "$python" "$here/peer_step.py" "$sequences" "$length" < "$out/spec" > "$out/peer"
