@@ -7,7 +7,6 @@
 #include "config.h"
 
 #include "train/run.h"
-#include <signal.h>
 #include <string.h>
 
 static int write_step(st_run *r, const st_step_result *s, double lr, st_error *e)
@@ -121,7 +120,7 @@ static int run_steps(st_run *r, st_error *e)
 
 static int end_stopped(st_run *r, st_error *e)
 {
-    const char *name = r->stop.signal == SIGTERM ? "SIGTERM" : "SIGINT";
+    const char *name = st_stop_name(&r->stop);
 
     st_progress_clear(r->line);
     if (r->at.step == 0) {

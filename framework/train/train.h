@@ -66,11 +66,12 @@ double st_progress_rate(const st_progress *); /* tokens per second of the steps 
 void st_progress_close(st_progress *);
 
 /* ---- stopping (stop.c) ---- */
-/* SIGTERM and SIGINT wait until they are asked for. After the first one they act as usual again, so that a second one
- * ends the process at once. */
+/* SIGTERM, SIGINT and, unless it is ignored, SIGHUP wait until they are asked for. After the first one they act as usual
+ * again, so that a second one ends the process at once. */
 typedef struct st_stop { int32_t signal; } st_stop;
 void st_stop_block(void); /* before any thread is made */
 bool st_stop_asked(st_stop *);
+const char *st_stop_name(const st_stop *); /* of the signal that came */
 
 /* ---- evaluation (evaluate.c): teacher forced ---- */
 typedef struct st_scores {
@@ -115,7 +116,7 @@ typedef struct st_train_options {
     int32_t resume;         /* 1: go on from the newest checkpoint in the output folder */
     FILE *screen;           /* progress and results */
 } st_train_options;
-/* Checks everything, then makes the output folder, then trains. ST_OK also when SIGTERM or SIGINT ended it after a
+/* Checks everything, then makes the output folder, then trains. ST_OK also when a signal ended it after a
  * save. The caller has blocked these signals (st_stop_block). */
 int st_train(st_base *, const st_train_options *, st_diags *);
 #endif

@@ -139,17 +139,41 @@ static void evaluation_counts(void **state)
 /* One that comes while the run is made ready: nothing is trained, so there is nothing to save. */
 static void a_signal_before_the_first_step(void **state)
 {
+    static const struct {
+        int number;
+        const char *words;
+    } signals[] = {{SIGTERM, "stopped by SIGTERM before the first step"},
+                   {SIGINT, "stopped by SIGINT before the first step"},
+                   {SIGHUP, "stopped by SIGHUP before the first step"}};
     const folder *f = *state;
-    char *latest;
-    st_error e = {0};
 
+    signal(SIGHUP, SIG_DFL);
+    for (size_t i = 0; i < ST_COUNT(signals); i++) {
+        char out[] = "out0", *latest;
+        st_error e = {0};
+        out[3] += (char)i;
+        st_stop_block();
+        assert_int_equal(raise(signals[i].number), 0);
+        assert_int_equal(train(f, NULL, out, NULL, NULL, NULL), ST_OK);
+        need_ok(st_checkpoint_latest(in_folder(f, out), f->arena, &latest, &e), &e);
+        assert_null(latest);
+        assert_string_equal(text_of(f, st_arena_printf(f->arena, "%s/metrics.jsonl", in_folder(f, out))), "");
+        assert_non_null(strstr(text_of(f, st_arena_printf(f->arena, "%s/log", in_folder(f, out))), signals[i].words));
+    }
+}
+
+static void a_run_under_nohup_outlives_its_terminal(void **state)
+{
+    st_stop stop = {0};
+
+    signal(SIGHUP, SIG_IGN);
     st_stop_block();
-    assert_int_equal(raise(SIGTERM), 0);
-    assert_int_equal(train(f, NULL, "out", NULL, NULL, NULL), ST_OK);
-    need_ok(st_checkpoint_latest(in_folder(f, "out"), f->arena, &latest, &e), &e);
-    assert_null(latest);
-    assert_string_equal(text_of(f, in_folder(f, "out/metrics.jsonl")), "");
-    assert_non_null(strstr(text_of(f, in_folder(f, "out/log")), "stopped by SIGTERM before the first step"));
+    assert_int_equal(raise(SIGHUP), 0);
+    assert_false(st_stop_asked(&stop));
+    assert_int_equal(raise(SIGINT), 0);
+    assert_true(st_stop_asked(&stop));
+    assert_string_equal(st_stop_name(&stop), "SIGINT");
+    signal(SIGHUP, SIG_DFL);
 }
 
 /* ---- greedy text ---- */
@@ -309,6 +333,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_checkpoint_alone_is_the_same_model, folder_make, folder_drop),
         cmocka_unit_test_setup_teardown(evaluation_counts, folder_make, folder_drop),
         cmocka_unit_test_setup_teardown(a_signal_before_the_first_step, folder_make, folder_drop),
+        cmocka_unit_test(a_run_under_nohup_outlives_its_terminal),
         cmocka_unit_test_setup_teardown(text_ends_at_its_limits, folder_make, folder_drop),
         cmocka_unit_test_setup_teardown(text_stops_when_asked, folder_make, folder_drop),
         cmocka_unit_test_setup_teardown(published_weights_are_taken, folder_make, folder_drop),
