@@ -48,7 +48,7 @@ static int find_name(const st_registry *r, const asked *a, const st_manifest **o
         if (known < (int)ST_COUNT(names)) names[known++] = m->name;
         if (strcmp(m->name, a->name)) continue;
         if (*out) {
-            st_fail(e, ST_E_CONFIG, "%s is the name of a %s and of a %s", a->name, st_kind_name((*out)->kind),
+            st_fail(e, ST_E_CONFIG, "%s is the name of plugins of kind %s and of kind %s", a->name, st_kind_name((*out)->kind),
                     st_kind_name(m->kind));
             st_error_hint(e, "say which by --kind");
             return ST_E_CONFIG;

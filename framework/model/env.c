@@ -50,16 +50,13 @@ static int env_fail_key(st_env *e, const char *key, int code, const char *file, 
     return rc;
 }
 
-/* A key that the part's table does not have is one of [stack], such as the pattern that a head takes its depths from. */
+/* A key that the part does not have may be one of [stack], such as the pattern that a head takes its depths from. */
 static const char *section_of_key(const env_state *c)
 {
-    const st_plugin *p = c->part->proto ? c->part->proto->plugin : NULL;
+    const st_spec *spec = c->m->spec;
+    bool of_stack = !st_spec_param(spec, c->part->section, c->key) && st_spec_param(spec, "stack", c->key);
 
-    for (uint32_t i = 0; p && i < p->n_params; i++)
-        if (!strcmp(((const st_param *)(const void *)((const char *)p->params + (size_t)i * p->param_size))->key,
-                    c->key))
-            return c->part->section;
-    return st_spec_has(c->m->spec, "stack") ? "stack" : c->part->section;
+    return of_stack ? "stack" : c->part->section;
 }
 
 /* Into diags: at the key, or at the part's section. hint NULL: none. */

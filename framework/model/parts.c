@@ -113,9 +113,6 @@ static const char *list_symbols(void *ctx)
     return st_arena_strdup(m->arena, text);
 }
 
-/* One character, and not one that a pattern is built with. */
-static bool is_symbol(const char *text) { return text[0] && !text[1] && !strchr("()/|", text[0]); }
-
 /* The trunk's pattern: written out, or made from blocks and cadence; both may be given when they agree. */
 static int pattern_text(st_model *m, st_diags *d, char **out, const st_value **at)
 {
@@ -126,9 +123,12 @@ static int pattern_text(st_model *m, st_diags *d, char **out, const st_value **a
 
     *at = st_spec_get(m->spec, "stack", "pattern");
     if (blocks) {
-        if (!is_symbol(k->linear) || !is_symbol(k->full) || !is_symbol(k->mlp))
-            return st_spec_fail(m->spec, d, blocks, "a symbol is one character, and none of ( ) / |",
-                                "linear = %s, full = %s, mlp = %s: one symbol each", k->linear, k->full, k->mlp);
+        const char *why = st_symbol_refused(k->linear);
+        if (!why) why = st_symbol_refused(k->full);
+        if (!why) why = st_symbol_refused(k->mlp);
+        if (why)
+            return st_spec_fail(m->spec, d, blocks, why, "linear = %s, full = %s, mlp = %s: one symbol each", k->linear,
+                                k->full, k->mlp);
         if (st_pattern_expand(k->blocks, k->cadence, k->linear[0], k->full[0], k->mlp[0], k->mtp_depths, m->arena,
                               &made, &e) != ST_OK)
             return st_spec_fail(m->spec, d, blocks, e.hint, "%s", e.message);
@@ -372,7 +372,7 @@ int model_check_symbols(st_model *m, st_diags *d)
         symbol = (unsigned char)names[i][6];
         if (symbol && symbol < 128 && !names[i][7] && (m->symbols[symbol] || m->refused[symbol])) continue;
         if (symbol && names[i][7])
-            st_spec_fail_section(m->spec, d, names[i], "a symbol is one character", "[%s] names no symbol", names[i]);
+            st_spec_fail_section(m->spec, d, names[i], st_symbol_refused(names[i] + 6), "[%s] names no symbol", names[i]);
         else
             st_spec_fail_section(m->spec, d, names[i], "remove the section, or use the symbol",
                                  "no pattern uses the symbol %s", names[i] + 6);

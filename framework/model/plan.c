@@ -154,7 +154,7 @@ static int check_device(st_model *m, st_error *e)
 static int open_device(st_model *m, const st_kernels **kernels, st_error *e)
 {
     const char *name = m->backend.plugin->name;
-    char words[200] = "";
+    char words[400] = "";
 
     ST_TRY(check_device(m, e));
     ST_TRY(st_kernels_open(m->registry, m->backend.manifest, m->backend.plugin, name, kernels, e));

@@ -232,7 +232,7 @@ struct st_model {
     run_queue queues[ST_LANES];
     st_event *lane_event[ST_LANES];
     model_graph graphs[MODEL_GRAPHS];
-    st_device *device; char device_words[256]; int32_t ordinal;
+    st_device *device; char device_words[512]; int32_t ordinal;
     const char *choice;              /* backend and precision in words */
     int64_t free_at_start;         /* bytes of the device before anything was taken; -1: it does not say        */
     st_mesh mesh;                  /* of the run or the plan; what can be opened has one rank                  */

@@ -64,7 +64,7 @@ static int unknown(const st_registry *r, st_spec *spec, int kind, const char *na
     for (int k = ST_KIND_BACKEND; k <= ST_KIND_OPTIMIZER && !other; k++)
         if (st_registry_find(r, k, name)) other = st_kind_name(k);
     snprintf(hint, sizeof hint, "did you mean %s?", nearest ? nearest : "");
-    return other ? refuse(r, spec, kind, section, nearest ? hint : NULL, diags, "plugin %s is a %s, not a %s", name,
+    return other ? refuse(r, spec, kind, section, nearest ? hint : NULL, diags, "plugin %s is of kind %s, not %s", name,
                           other, st_kind_name(kind))
                  : refuse(r, spec, kind, section, nearest ? hint : NULL, diags, "there is no %s plugin %s",
                           st_kind_name(kind), name);

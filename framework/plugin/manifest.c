@@ -88,7 +88,7 @@ static int check_plugin(const st_spec *spec, struct plugin_keys *k, st_diags *di
                           "'%s' cannot be a pattern symbol", k->symbol);
     if (k->symbol && k->kind + 1 != ST_KIND_LAYER)
         rc = st_spec_fail(spec, diags, st_spec_get(spec, "plugin", "symbol"), NULL,
-                          "only layers have symbols, and a head may claim '/'; this is a %s",
+                          "only layers have symbols, and a head may claim '/'; this is of kind %s",
                           st_kind_name(k->kind + 1));
     return rc;
 }

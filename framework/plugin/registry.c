@@ -337,6 +337,7 @@ static void list_symbols(const st_registry *r, st_error *e)
 
 const st_manifest *st_registry_symbol(const st_registry *r, char symbol, st_error *e)
 {
+    const char text[] = {symbol, 0};
     const st_manifest *found = NULL;
     st_buf left_out = {0};
 
@@ -356,6 +357,10 @@ const st_manifest *st_registry_symbol(const st_registry *r, char symbol, st_erro
     st_fail(e, ST_E_NOTFOUND, "no plugin claims the symbol '%c'", symbol);
     if (symbol == '/') return NULL;
     list_symbols(r, e);
+    if (st_symbol_refused(text)) {
+        st_error_hint(e, "%s", st_symbol_refused(text));
+        return NULL;
+    }
     st_registry_left_out(r, &left_out);
     st_error_hint(e, "[layer.%c] plugin = NAME binds it%s", symbol, left_out.n ? left_out.data : "");
     st_buf_free(&left_out);

@@ -87,6 +87,8 @@ typedef struct st_table {
  * st_spec_check_unused. */
 int st_spec_bind(st_spec *, const char *section, const st_table *, void *instance, const char *const *extra,
                  st_diags *);
+/* The parameter of a table bound to the section, by present or former name; NULL: none has it. */
+const st_param *st_spec_param(const st_spec *, const char *section, const char *key);
 /* What binding took that the section does not hold: defaults (file NULL) and values of [stack]; for --explain. */
 int st_spec_defaults(const st_spec *, const st_value **);
 /* The text form of the field of a bound instance, for --explain, inspect and checkpoints. */

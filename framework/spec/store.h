@@ -51,7 +51,6 @@ st_entry *st_spec_find(const st_spec *, const char *section, const char *key);
 int st_spec_store(st_spec *, const st_entry *);
 int st_spec_mark_present(st_spec *, st_section *);
 void st_spec_note_param(st_spec *, const char *section, const st_param *);
-const st_param *st_spec_param(const st_spec *, const char *section, const char *key); /* by present or former name */
 /* The value of a parameter as text: given by either name, inherited or a default; NULL: it has none. */
 const st_value *st_spec_current(const st_spec *, const char *section, const st_param *);
 void st_spec_know(st_spec *, const char *section, const char *key); /* key NULL: the section alone */

@@ -52,9 +52,11 @@ for kind in layer head; do
     printf '[manifest]\nformat = 1\n[plugin]\nname = twin\nkind = %s\nmodule = m\nabi = 1\nversion = 1\n' $kind \
         > twins/$kind.ini
 done
-must 'a name of two kinds asks which' exits 1 'twin is the name of a head and of a layer' \
+must 'a name of two kinds asks which' exits 1 'twin is the name of plugins of kind head and of kind layer' \
     "$strata" inspect twin --plugin-path twins
 must 'and how to say it' exits 1 'say which by --kind' "$strata" inspect twin --plugin-path twins
+must 'what patterns are built with is no symbol, and no section is suggested' exits 1 'hint: one visible ASCII character' \
+    "$strata" inspect --symbol '('
 must 'a kind that the name has not' exits 1 'there is no encoder twin' \
     "$strata" inspect twin --plugin-path twins --kind encoder
 

@@ -279,7 +279,7 @@ static void instances_are_bound(void **state)
         int line;
     } wrong[] = {
         {"[layer.X]\nplugin = fixtur\n", "no layer plugin fixtur", "fixture", 2},
-        {"[layer.X]\nplugin = elsewhere\n", "is a position, not a layer", "", 2},
+        {"[layer.X]\nplugin = elsewhere\n", "is of kind position, not layer", "", 2},
         {"[layer.X]\nwidth = 9\n", "no key plugin", "fixture", 1},
         {"[layer.X]\nplugin = fixture\nwidth = 65\n", "65", "", 3},
         {"[layer.X]\nplugin = broken\n", "[layer.X]: this module is built for plugin ABI 1.7", "", 0},
