@@ -5,6 +5,8 @@ dist_stratainclude_HEADERS = \
   framework/include/strata/comm.h \
   framework/include/strata/cpu.h \
   framework/include/strata/cuda.h \
+  framework/include/strata/cuda_bulk.h \
+  framework/include/strata/cuda_tile.h \
   framework/include/strata/cuda_wgmma.h \
   framework/include/strata/dataset.h \
   framework/include/strata/encoder.h \

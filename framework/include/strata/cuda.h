@@ -71,6 +71,15 @@ static __device__ inline float st_inverse_fast(float x)
     return y;
 }
 
+/* Over LANES neighbouring threads of a warp, a power of two; every one gets the result, in the same order. All threads of the warp
+ * take part. */
+template <int LANES, typename T> static __device__ inline T st_lanes_sum(T x)
+{
+#pragma unroll
+    for (int step = LANES / 2; step; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+    return x;
+}
+
 /* bf16 as it lies in memory, without the cost of compiling cuda_bf16.h. Rounds to the nearest even. */
 typedef struct st_bf16 { uint16_t bits; } st_bf16;
 static __device__ inline float st_to_f32(float x) { return x; }

@@ -43,7 +43,7 @@ template <typename T, int LANES, bool GATED> KERNEL(CUDA_THREADS) delta_kernel(c
     }
     if (GATED && here) store(place<T>(a.d_out, token, head) + col, g);
     if (GATED && here && a.d_gate.data) store(place<T>(a.d_gate, token, head) + col, z);
-    sum = lanes_sum<LANES>(sum);
+    sum = st_lanes_sum<LANES>(sum);
     if (here && col == 0) a.delta[row] = sum;
 }
 

@@ -29,7 +29,7 @@ DEVICE void load_queries(keys_room<D> *room, int turn, const cuda_attn &a, const
     attn_load<D, TILE, THREADS>(room->stage[turn].q, a.q, w.head, first, w.q, end);
     attn_load<D, TILE, THREADS>(room->stage[turn].d_out, a.d_out, w.head, first, w.q, end);
     if (threadIdx.x < TILE) attn_load_statistics(room->lse[turn], room->delta[turn], a, w.head, first, end);
-    attn_commit();
+    st_copies_commit();
 }
 
 /* c = 32 rows of left, from row on, times 32 rows of right, from col on. */
@@ -52,7 +52,7 @@ DEVICE void quarter(float (*c)[4][4], const st_bf16 *left, int row, const st_bf1
 #pragma unroll
         for (int m = 0; m < 2; m++)
 #pragma unroll
-            for (int n = 0; n < 4; n++) mma(c[m][n], l[m], r[n / 2][n % 2 * 2], r[n / 2][n % 2 * 2 + 1]);
+            for (int n = 0; n < 4; n++) st_mma(c[m][n], l[m], r[n / 2] + n % 2 * 2);
     }
 }
 
@@ -122,8 +122,8 @@ DEVICE void add_share(float (*sum)[share<D>::N][4], const st_bf16 *pair, int key
             attn_right_turned<share<D>::LENGTH>(right, rows, k, col + 8 * n);
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                mma(sum[m][n], left[m], right[0], right[1]);
-                mma(sum[m][n + 1], left[m], right[2], right[3]);
+                st_mma(sum[m][n], left[m], right);
+                st_mma(sum[m][n + 1], left[m], right + 2);
             }
         }
     }
@@ -167,7 +167,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 80 ? 2 : 1) keys_kernel(c
         st_bf16 *q = room->stage[turn].q, *d_out = room->stage[turn].d_out;
         float c[2][4][4];
         attn_walk now = w;
-        attn_arrived();
+        st_copies_wait<0>();
         __syncthreads(); /* this tile is there; the other one, p and ds are free */
         attn_next<true>(w, TILE, a, faults, low, high);
         if (w.live) load_queries<D>(room, turn ^ 1, a, w);

@@ -17,7 +17,7 @@ DEVICE void load_keys(queries_room<D> *room, int turn, const cuda_attn &a, const
     int64_t first = (int64_t)w.k + w.at, end = (int64_t)w.k + w.k_n;
     attn_load<D, BLOCK_K, THREADS>(room->stage[turn].k, a.k, kv, first, w.k, end);
     attn_load<D, BLOCK_K, THREADS>(room->stage[turn].v, a.v, kv, first, w.k, end);
-    attn_commit();
+    st_copies_commit();
 }
 
 /* score = rows of a warp times keys, dp = rows of d_out times values */
@@ -37,11 +37,11 @@ DEVICE void both_scores(float (*score)[4], float (*dp)[4], const queries_room<D>
 #pragma unroll
         for (int j = 0; j < SCORES; j += 2) {
             attn_right<L>(right, room->stage[turn].k, j * 8, c);
-            mma(score[j], q, right[0], right[1]);
-            mma(score[j + 1], q, right[2], right[3]);
+            st_mma(score[j], q, right);
+            st_mma(score[j + 1], q, right + 2);
             attn_right<L>(right, room->stage[turn].v, j * 8, c);
-            mma(dp[j], d_out, right[0], right[1]);
-            mma(dp[j + 1], d_out, right[2], right[3]);
+            st_mma(dp[j], d_out, right);
+            st_mma(dp[j + 1], d_out, right + 2);
         }
     }
 }
@@ -58,8 +58,8 @@ DEVICE void add_keys(float (*sum)[4], float (*ds)[4], const st_bf16 *k)
         for (int c = 0; c < D / 8; c += 2) {
             uint32_t right[4];
             attn_right_turned<attn_row<D>::length>(right, k, j * 8, c * 8);
-            mma(sum[c], left, right[0], right[1]);
-            mma(sum[c + 1], left, right[2], right[3]);
+            st_mma(sum[c], left, right);
+            st_mma(sum[c + 1], left, right + 2);
         }
     }
 }
@@ -90,7 +90,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 80 ? 2 : 1) queries_kerne
     for (int turn = 0; w.live; turn ^= 1) {
         float score[SCORES][4], dp[SCORES][4];
         attn_walk now = w;
-        attn_arrived();
+        st_copies_wait<0>();
         __syncthreads(); /* this tile is there, and nobody reads the other one any more */
         attn_next<false>(w, BLOCK_K, a, faults, low, high);
         if (w.live) load_keys<D>(room, turn ^ 1, a, w, kv);

@@ -25,8 +25,8 @@ DEVICE void scores(float (*score)[4], const st_bf16 *q, const st_bf16 *k)
 #pragma unroll
         for (int j = 0; j < SCORES; j += 2) {
             attn_right<L>(right, k, j * 8, c);
-            mma(score[j], left, right[0], right[1]);
-            mma(score[j + 1], left, right[2], right[3]);
+            st_mma(score[j], left, right);
+            st_mma(score[j + 1], left, right + 2);
         }
     }
 }
@@ -89,8 +89,8 @@ DEVICE void gather_values(float (*out)[4], float (*weight)[4], const float *keep
         for (int c = 0; c < D / 8; c += 2) {
             uint32_t right[4];
             attn_right_turned<L>(right, v, j * 8, c * 8);
-            mma(out[c], left, right[0], right[1]);
-            mma(out[c + 1], left, right[2], right[3]);
+            st_mma(out[c], left, right);
+            st_mma(out[c + 1], left, right + 2);
         }
     }
 }
@@ -122,7 +122,7 @@ DEVICE void load_keys(st_bf16 *stage, const cuda_attn &a, const attn_walk &w, in
     attn_load<D, BLOCK_K, THREADS>(stage, a.k, kv, (int64_t)w.k + w.at, w.k, (int64_t)w.k + w.k_n);
     attn_load<D, BLOCK_K, THREADS>(stage + BLOCK_K * attn_row<D>::length, a.v, kv, (int64_t)w.k + w.at, w.k,
                                    (int64_t)w.k + w.k_n);
-    attn_commit();
+    st_copies_commit();
 }
 
 /* Later rows see more keys: they come first. The heads of a group run side by side and share keys in the L2. */
@@ -147,7 +147,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 80 ? 2 : 1) attention_ker
         st_bf16 *k = stage + turn * STAGE;
         float score[SCORES][4];
         attn_walk now = w;
-        attn_arrived();
+        st_copies_wait<0>();
         __syncthreads(); /* this tile is there, and nobody reads the other one any more */
         attn_next<false>(w, BLOCK_K, a, faults, low, high);
         if (w.live) load_keys<D>(stage + (turn ^ 1) * STAGE, a, w, kv);

@@ -30,7 +30,7 @@ DEVICE void group_load(st_bf16 *tile, const cuda_view &v, int head, int64_t firs
 #pragma unroll 4
     for (int i = 0; i < ROWS / 4; i++, row += 4, from += 4 * v.s_row) {
         bool real = first + row >= low && first + row < high;
-        attn_copy16(tile + st_tile_at(ROWS, row, col), real ? from : base, real ? 16 : 0);
+        st_copy16(tile + st_tile_at(ROWS, row, col), real ? from : base, real ? 16 : 0);
     }
 }
 

@@ -23,7 +23,7 @@ DEVICE void load_queries(keys_room *room, int turn, const cuda_attn &a, const at
     group_load<GROUP_TILE>(room->stage[turn].q, a.q, w.head, first, w.q, end);
     group_load<GROUP_TILE>(room->stage[turn].d_out, a.d_out, w.head, first, w.q, end);
     if (threadIdx.x < GROUP_TILE) attn_load_statistics(room->lse[turn], room->delta[turn], a, w.head, first, end);
-    attn_commit();
+    st_copies_commit();
 }
 
 DEVICE void bring(keys_room *room, const cuda_attn &a, st_cuda_faults faults, int low, int high, int kv, attn_walk w)
@@ -37,13 +37,13 @@ DEVICE void bring(keys_room *room, const cuda_attn &a, st_cuda_faults faults, in
             group_wait(EMPTY + KEYS + turn);
         }
         load_queries(room, turn, a, w);
-        attn_arrived();
+        st_copies_wait<0>();
         st_wgmma_tiles_written();
         group_arrive(FULL + VALUES + turn);
         group_arrive(FULL + KEYS + turn);
         attn_next<true>(w, GROUP_TILE, a, faults, low, high);
     }
-    attn_arrived();
+    st_copies_wait<0>();
 }
 
 /* Whether every key of the tile is seen by every query of this step. */

@@ -34,20 +34,20 @@ DEVICE void bring(queries_room *room, const cuda_attn &a, st_cuda_faults faults,
         int64_t first = (int64_t)w.k + w.at, end = (int64_t)w.k + w.k_n;
         if (i >= 2) wait_for(K_EMPTY + turn, 2);
         group_load<GROUP_TILE>(room->k[turn], a.k, kv, first, w.k, end);
-        attn_commit();
+        st_copies_commit();
         if (i) wait_for(V_EMPTY, 1);
         else group_load<BLOCK_Q>(room->d_out, a.d_out, head, low, 0, a.q.rows);
         group_load<GROUP_TILE>(room->v, a.v, kv, first, w.k, end);
-        attn_commit();
-        asm volatile("cp.async.wait_group 1;" ::: "memory");
+        st_copies_commit();
+        st_copies_wait<1>();
         st_wgmma_tiles_written();
         tell(K_FULL + turn, 2);
-        attn_arrived();
+        st_copies_wait<0>();
         st_wgmma_tiles_written();
         tell(V_FULL, 1);
         attn_next<false>(w, GROUP_TILE, a, faults, low, high);
     }
-    attn_arrived();
+    st_copies_wait<0>();
 }
 
 /* Scores become weights. seen: keys of the span that this thread's two rows see. */

@@ -91,7 +91,7 @@ template <int D> KERNEL(THREADS) forward_kernel(const cuda_attn a, st_cuda_fault
                 sum += p[j];
                 score[row * (ROWS + 1) + share + j * SHARE] = p[j];
             }
-            total = total * factor + lanes_sum<SHARE>(sum);
+            total = total * factor + st_lanes_sum<SHARE>(sum);
             most = high;
             __syncwarp();
 #pragma unroll

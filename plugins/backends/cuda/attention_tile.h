@@ -4,8 +4,8 @@
 #ifndef CUDA_ATTENTION_TILE_H
 #define CUDA_ATTENTION_TILE_H
 #include "attention.h"
-#include "mma.h"
 #include <math_constants.h>
+#include <strata/cuda_tile.h>
 
 /* The head dimensions that templates are made for; others go up to the next one, with columns of zeros. */
 #define ATTN_FOR_WIDTH(cols, CALL) \
@@ -77,22 +77,6 @@ DEVICE int attn_seen(const attn_walk &w, int causal, int row)
 }
 
 /* ---- tiles ---- */
-DEVICE uint32_t attn_shared(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
-
-/* n_source bytes, then zeros. */
-DEVICE void attn_copy16(void *to, const void *from, int n_source)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(attn_shared(to)), "l"(from), "r"(n_source)
-                 : "memory");
-}
-DEVICE void attn_copy4(void *to, const void *from, int n_source)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(attn_shared(to)), "l"(from), "r"(n_source)
-                 : "memory");
-}
-DEVICE void attn_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
-DEVICE void attn_arrived(void) { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
-
 /* A row of a tile is 8 elements longer than D: an odd number of 16-byte words, so that 8 rows lie in different banks. */
 template <int D> struct attn_row { static constexpr int length = D + 8; };
 
@@ -106,7 +90,7 @@ DEVICE void attn_load(st_bf16 *tile, const cuda_view &v, int head, int64_t first
     for (int i = threadIdx.x; i < ROWS * WORDS; i += THREADS) {
         int row = i / WORDS, col = i % WORDS * 8;
         bool real = first + row >= low && first + row < high && col < v.cols;
-        attn_copy16(tile + row * attn_row<D>::length + col, real ? base + (first + row) * v.s_row + col : base,
+        st_copy16(tile + row * attn_row<D>::length + col, real ? base + (first + row) * v.s_row + col : base,
                     real ? 16 : 0);
     }
 }
@@ -117,21 +101,21 @@ template <int LENGTH>
 DEVICE void attn_left(uint32_t *a, const st_bf16 *tile, int row, int col)
 {
     int lane = threadIdx.x & 31;
-    load_matrices(a, tile + (row + (lane & 15)) * LENGTH + col + (lane >> 4) * 8);
+    st_load_matrices(a, tile + (row + (lane & 15)) * LENGTH + col + (lane >> 4) * 8);
 }
 /* b for 16 columns n (b[0..1]: the first 8) and 16 of k, of a tile stored (n, k). */
 template <int LENGTH>
 DEVICE void attn_right(uint32_t *b, const st_bf16 *tile, int n, int k)
 {
     int lane = threadIdx.x & 31;
-    load_matrices(b, tile + (n + (lane & 7) + (lane >> 4) * 8) * LENGTH + k + (lane >> 3 & 1) * 8);
+    st_load_matrices(b, tile + (n + (lane & 7) + (lane >> 4) * 8) * LENGTH + k + (lane >> 3 & 1) * 8);
 }
 /* The same of a tile stored (k, n). */
 template <int LENGTH>
 DEVICE void attn_right_turned(uint32_t *b, const st_bf16 *tile, int k, int n)
 {
     int lane = threadIdx.x & 31;
-    load_matrices_transposed(b, tile + (k + (lane & 15)) * LENGTH + n + (lane >> 4) * 8);
+    st_load_matrices_transposed(b, tile + (k + (lane & 15)) * LENGTH + n + (lane >> 4) * 8);
 }
 
 /* lse of a row and head */
@@ -140,13 +124,13 @@ DEVICE const float *attn_statistic(const cuda_view &v, int64_t row, int head)
     return (const float *)v.data + row * v.s_row + head * v.s_head;
 }
 
-/* lse and delta of this thread's row from `first` on, zeros from `end` on; a copy as attn_copy4's. */
+/* lse and delta of this thread's row from `first` on, zeros from `end` on; a copy as st_copy4's. */
 DEVICE void attn_load_statistics(float *lse, float *delta, const cuda_attn &a, int head, int64_t first, int64_t end)
 {
     int64_t row = first + threadIdx.x < end ? first + threadIdx.x : end - 1;
     int bytes = first + threadIdx.x < end ? 4 : 0;
-    attn_copy4(lse + threadIdx.x, attn_statistic(a.lse, row, head), bytes);
-    attn_copy4(delta + threadIdx.x, a.delta + row * a.q.heads + head, bytes);
+    st_copy4(lse + threadIdx.x, attn_statistic(a.lse, row, head), bytes);
+    st_copy4(delta + threadIdx.x, a.delta + row * a.q.heads + head, bytes);
 }
 
 /* Columns col, col + 1 of a row of a head. */

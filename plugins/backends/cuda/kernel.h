@@ -63,14 +63,7 @@ DEVICE void *row_at(const cuda_view &v, int64_t row) /* row = token * heads + he
 }
 
 /* ---- sums over the threads of a warp or block; every thread gets the result. The order is that of the lanes. ---- */
-/* Over LANES neighbouring threads; all threads of the warp take part. */
-template <int LANES, typename T> DEVICE T lanes_sum(T x)
-{
-#pragma unroll
-    for (int step = LANES / 2; step; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
-    return x;
-}
-template <typename T> DEVICE T warp_sum(T x) { return lanes_sum<CUDA_WARP>(x); }
+template <typename T> DEVICE T warp_sum(T x) { return st_lanes_sum<CUDA_WARP>(x); }
 /* All threads of the block; room: one T for each warp. May be called again with the same room. */
 template <typename T> DEVICE T block_sum(T x, T *room)
 {

@@ -53,7 +53,6 @@ cuda_kernel_headers = \
   $(cuda_dir)/cuda.h \
   $(cuda_dir)/device_cuda.h \
   $(cuda_dir)/kernel.h \
-  $(cuda_dir)/mma.h \
   $(cuda_dir)/pack.h \
   $(cuda_dir)/walk.h \
   $(cuda_dir)/wide.h

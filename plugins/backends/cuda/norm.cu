@@ -3,6 +3,7 @@
  * warps have a row, a thread PACKS runs of eight of its columns. Backward sums the gradients of weight and bias over the
  * rows of its block as it goes. Other rows are walked, see rows.cu and sums.cu. */
 #include "pack.h"
+#include <strata/cuda_tile.h>
 
 enum { WARPS = CUDA_THREADS / CUDA_WARP, MOST_PACKS = 4, MOST_COLS = MOST_PACKS * CUDA_WIDE * CUDA_THREADS };
 
@@ -121,13 +122,10 @@ template <typename T> DEVICE void copy_pack(uint4 *to, const cuda_view &from, co
     const T *at = col < p.cols ? place<T>(from, p.token, p.head) + col : (const T *)from.data;
 #pragma unroll
     for (int i = 0; i < stages<T>::parts; i++) { /* zeros where there is nothing */
-        uint32_t shared = (uint32_t)__cvta_generic_to_shared(to + i * CUDA_THREADS);
         const uint4 *part = (const uint4 *)at + i;
-        const uint32_t bytes = col < p.cols ? 16 : 0;
-        if (stages<T>::parts == 1)
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(part), "r"(bytes) : "memory");
-        else /* the other half of what is fetched is asked for next: it is in the first cache then */
-            asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(part), "r"(bytes) : "memory");
+        const int bytes = col < p.cols ? 16 : 0;
+        if (stages<T>::parts == 1) st_copy16(to + i * CUDA_THREADS, part, bytes);
+        else st_copy16_cached(to + i * CUDA_THREADS, part, bytes); /* the other half of what is fetched is next */
     }
 }
 template <typename T> DEVICE void staged(const uint4 *from, float *x)
@@ -137,11 +135,6 @@ template <typename T> DEVICE void staged(const uint4 *from, float *x)
     for (int i = 0; i < stages<T>::parts; i++) v.part[i] = from[i * CUDA_THREADS];
     unpack(v, x);
 }
-template <int PENDING> DEVICE void wait_for_copies(void)
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
-}
-
 template <typename T, int PACKS, int GROUP, bool ALL>
 DEVICE row_place copy_row(const cuda_norm &a, uint4 *stage, uint32_t base, uint32_t end)
 {
@@ -154,7 +147,7 @@ DEVICE row_place copy_row(const cuda_norm &a, uint4 *stage, uint32_t base, uint3
         copy_pack<T>(slot<T, PACKS>(stage, OF_DN, j), a.dn, p, col);
         if (a.add) copy_pack<T>(slot<T, PACKS>(stage, OF_DR, j), a.dr, p, col);
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    st_copies_commit();
     if (p.cols) p.rstd = *place<float>(a.rstd, p.token, p.head);
     if (ALL && p.cols && a.kind == ST_NORM_LAYER) p.mean = *place<float>(a.mean, p.token, p.head);
     return p;
@@ -241,7 +234,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, sizeof(T) == 4 ? 1 : PACK
         uint4 *other = stage == shared && more ? shared + stage_size : shared;
         const row_place p = more ? next : copy_row<T, PACKS, GROUP, ALL>(a, stage, base, end);
         if (more) next = copy_row<T, PACKS, GROUP, ALL>(a, other, base + WARPS / GROUP, end);
-        wait_for_copies<more>();
+        st_copies_wait<more>();
         float2 mean = row_sums<T, PACKS, GROUP, ALL>(a, stage, p, dw, db);
         mean.x = row_sum<GROUP>(mean.x) * share;
         mean.y = ALL && a.kind == ST_NORM_LAYER ? row_sum<GROUP>(mean.y) * share : 0.0f;
@@ -249,7 +242,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, sizeof(T) == 4 ? 1 : PACK
         put_row<T, PACKS, GROUP, ALL>(a, stage, p, mean);
         stage = other;
     }
-    wait_for_copies<0>();
+    st_copies_wait<0>();
     if (a.part && a.dw) put_part<PACKS, GROUP>(a, 0, dw, (float *)shared);
     if (ALL && a.part && a.db) put_part<PACKS, GROUP>(a, 1, db, (float *)shared);
 }

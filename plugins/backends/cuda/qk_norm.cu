@@ -97,7 +97,7 @@ DEVICE void forward_side(const cuda_qk &a, const cuda_qk_side &s, const token_pa
             of_partner<T, LANES>(x[i], p, pair);
 #pragma unroll
             for (int j = 0; j < CUDA_WIDE; j++) squares += y[j] * y[j];
-            const float mean = lanes_sum<LANES>(squares) * (1.0f / (float)s.x.cols);
+            const float mean = st_lanes_sum<LANES>(squares) * (1.0f / (float)s.x.cols);
             const float rstd = inverse_root(mean + (float)a.eps, (const T *)NULL);
 #pragma unroll
             for (int j = 0; j < CUDA_WIDE; j++) y[j] = (y[j] * own[j] + pair[j] * other[j]) * rstd;
@@ -148,7 +148,7 @@ DEVICE void backward_side(const cuda_qk &a, const cuda_qk_side &s, const token_p
             g[j] *= factor[j];
             sum += g[j] * x[j];
         }
-        sum = lanes_sum<LANES>(sum) * (1.0f / (float)s.x.cols);
+        sum = st_lanes_sum<LANES>(sum) * (1.0f / (float)s.x.cols);
 #pragma unroll
         for (int j = 0; j < CUDA_WIDE; j++) g[j] = rstd * (g[j] - x[j] * sum);
         if (p.here && s.dx.data) store(to + head * s.dx.s_head, g);

@@ -30,8 +30,8 @@ DEVICE void first_state(T *shared, const T *from, const rule_launch &l, const ch
 {
     const int ldv = padded_row<T>(VALUES);
     load_tile<THREADS, DK, VALUES>(shared, from, l.a.value_dim, from ? l.a.key_dim : 0, c.columns, from ? fast : 0);
-    copies_commit();
-    copies_wait<0>();
+    st_copies_commit();
+    st_copies_wait<0>();
     __syncthreads();
     const T *part = shared + state_part<DK>::row() * ldv + state_part<DK>::column();
 #pragma unroll

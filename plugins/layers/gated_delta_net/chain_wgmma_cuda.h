@@ -4,8 +4,9 @@
  * in f32 in registers, and so does everything made from it, because results of a product are the next one's operand. */
 #ifndef GDN_CHAIN_WGMMA_CUDA_H
 #define GDN_CHAIN_WGMMA_CUDA_H
-#include "bulk_cuda.h"
 #include "rule_cuda.h"
+#include "tile_cuda.h"
+#include <strata/cuda_bulk.h>
 
 enum { KEYS = 128, VALUES = 64, STAGES = 3, GROUP = 128 /* threads */ };
 
@@ -62,8 +63,8 @@ DEVICE void group_meets(int group)
 template <int GROUPS> DEVICE void chain_begin(chain_shared<GROUPS> *s)
 {
     if (threadIdx.x) return;
-    for (int i = 0; i < STAGES; i++) bulk_barrier_begin(&s->full[i], GROUPS);
-    bulk_barriers_begun();
+    for (int i = 0; i < STAGES; i++) st_barrier_begin(&s->full[i], GROUPS);
+    st_barriers_begun();
 }
 /* Starts to load a group's part of chunk i, of which it has to have read the results that were there. */
 template <int GROUPS, int WITH_OUT>
@@ -77,25 +78,25 @@ DEVICE void load_stage(chain_shared<GROUPS> *s, int to, const chain_maps &m, con
     const int64_t key_at = (int64_t)(c.first + i) * l.a.key_heads + c.key_head, floats = (int64_t)at * CHUNK;
     const int with_keys = group == 0, with_queries = WITH_OUT && group == GROUPS - 1, each = sizeof f->decay;
     const int keys = sizeof t->k + sizeof t->solve + 3 * each, queries = sizeof t->q + sizeof t->mix + each;
-    bulk_expect(full, (int)sizeof t->values[0] + (with_keys ? keys : 0) + (with_queries ? queries : 0));
+    st_barrier_expect(full, (int)sizeof t->values[0] + (with_keys ? keys : 0) + (with_queries ? queries : 0));
     if (with_keys) {
-        bulk_load_box(t->k, &m.k, 0, c.key_head, token, full);
-        bulk_load_box(t->k + CHUNK * 64, &m.k, 64, c.key_head, token, full);
+        st_bulk_load_box(t->k, &m.k, 0, c.key_head, token, full);
+        st_bulk_load_box(t->k + CHUNK * 64, &m.k, 64, c.key_head, token, full);
     }
     if (with_queries) {
-        bulk_load_box(t->q, &m.q, 0, c.key_head, token, full);
-        bulk_load_box(t->q + CHUNK * 64, &m.q, 64, c.key_head, token, full);
+        st_bulk_load_box(t->q, &m.q, 0, c.key_head, token, full);
+        st_bulk_load_box(t->q + CHUNK * 64, &m.q, 64, c.key_head, token, full);
     }
-    bulk_load_box(t->values[group], &m.values, c.column + group * VALUES, c.head, token, full);
+    st_bulk_load_box(t->values[group], &m.values, c.column + group * VALUES, c.head, token, full);
     if (with_keys) {
-        bulk_load_box(t->solve, &m.solve, 0, 0, at, full);
-        bulk_load(f->decay, l.decay + floats, each, full);
-        bulk_load(f->rest, l.rest + floats, each, full);
-        bulk_load(f->k_scale, l.k_scale + key_at * CHUNK, each, full);
+        st_bulk_load_box(t->solve, &m.solve, 0, 0, at, full);
+        st_bulk_load(f->decay, l.decay + floats, each, full);
+        st_bulk_load(f->rest, l.rest + floats, each, full);
+        st_bulk_load(f->k_scale, l.k_scale + key_at * CHUNK, each, full);
     }
     if (with_queries) {
-        bulk_load_box(t->mix, &m.mix, 0, 0, at, full);
-        bulk_load(f->q_scale, l.q_scale + key_at * CHUNK, each, full);
+        st_bulk_load_box(t->mix, &m.mix, 0, 0, at, full);
+        st_bulk_load(f->q_scale, l.q_scale + key_at * CHUNK, each, full);
     }
 }
 /* Zeros in place of another segment's rows behind the last chunk's. */
@@ -114,7 +115,7 @@ template <int STEPS> DEVICE void put_rows(bf16 *tile, int column, const uint32_t
     const int lane = lane_of(), matrix = lane / 8;
     tile += st_tile_at(16 * STEPS, matrix / 2 * 8 + lane % 8, column + matrix % 2 * 8);
 #pragma unroll
-    for (int s = 0; s < STEPS; s++) store_four_transposed(tile + 16 * s * 64, r[s]);
+    for (int s = 0; s < STEPS; s++) st_store_matrices_transposed(tile + 16 * s * 64, r[s]);
 }
 /* A group's tile of 64 columns to memory, of which there are `rows` and `columns`. */
 DEVICE void take_rows(bf16 *to, int64_t stride, const bf16 *tile, int rows, int columns)
@@ -170,7 +171,7 @@ DEVICE void written_values(uint32_t (&w)[4][4], float (&u)[8][4], const bf16 *va
 #pragma unroll
     for (int s = 0; s < 4; s++) {
         uint32_t v[4];
-        load_four_transposed(v,
+        st_load_matrices_transposed(v,
                              values + st_tile_at(CHUNK, 16 * s + matrix / 2 * 8 + lane % 8, column + matrix % 2 * 8));
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -200,23 +201,23 @@ static inline int chain_maps_of(const st_queue *q, const char *name, chain_maps 
 {
     const gdn_rule *a = &l->a;
     const int64_t tokens = a->row.tokens, squares = a->row.n_tiles * a->value_heads;
-    const bulk_tensor keys = {a->k, tokens, a->key_heads, a->key_dim, a->stride, a->key_dim, CHUNK, 1};
-    const bulk_tensor square = {l->solve, squares, CHUNK, CHUNK, MATRIX, CHUNK, 1, CHUNK};
+    const st_bulk_tensor keys = {a->k, tokens, a->key_heads, a->key_dim, a->stride, a->key_dim, CHUNK, 1};
+    const st_bulk_tensor square = {l->solve, squares, CHUNK, CHUNK, MATRIX, CHUNK, 1, CHUNK};
     const int64_t size = (int64_t)a->key_dim * a->value_dim;
-    const bulk_tensor state = {states, squares, a->key_dim, a->value_dim, size, a->value_dim, 1, KEYS};
-    bulk_tensor queries = keys, mix = square;
-    bulk_tensor chunk = {values, tokens, a->value_heads, a->value_dim, value_stride, a->value_dim, CHUNK, 1};
+    const st_bulk_tensor state = {states, squares, a->key_dim, a->value_dim, size, a->value_dim, 1, KEYS};
+    st_bulk_tensor queries = keys, mix = square;
+    st_bulk_tensor chunk = {values, tokens, a->value_heads, a->value_dim, value_stride, a->value_dim, CHUNK, 1};
     queries.at = a->q;
     mix.at = l->mix;
-    ST_TRY(bulk_map_of(q, name, &m->k, keys));
-    ST_TRY(bulk_map_of(q, name, &m->q, queries));
-    ST_TRY(bulk_map_of(q, name, &m->values, chunk));
-    ST_TRY(bulk_map_of(q, name, &m->solve, square));
-    ST_TRY(bulk_map_of(q, name, &m->mix, mix));
-    if (states) ST_TRY(bulk_map_of(q, name, &m->states, state));
+    ST_TRY(st_bulk_map(q, name, &m->k, keys));
+    ST_TRY(st_bulk_map(q, name, &m->q, queries));
+    ST_TRY(st_bulk_map(q, name, &m->values, chunk));
+    ST_TRY(st_bulk_map(q, name, &m->solve, square));
+    ST_TRY(st_bulk_map(q, name, &m->mix, mix));
+    if (states) ST_TRY(st_bulk_map(q, name, &m->states, state));
     chunk.at = rows;
     chunk.outer_stride = row_stride;
-    if (rows) ST_TRY(bulk_map_of(q, name, &m->rows, chunk));
+    if (rows) ST_TRY(st_bulk_map(q, name, &m->rows, chunk));
     return ST_OK;
 }
 template <int GROUPS>

@@ -41,7 +41,7 @@ gdn_cuda_sources = $(gdn_dir)/conv_cuda.cu $(gdn_dir)/rows_cuda.cu $(gdn_dir)/ru
   $(gdn_dir)/rule_chain_bwd_cuda.cu $(gdn_dir)/rule_chain_bwd_wgmma_cuda.cu \
   $(gdn_dir)/rule_local_cuda.cu $(gdn_dir)/rule_local_wgmma_cuda.cu
 gdn_cuda_headers = $(gdn_dir)/kernels_cuda.h $(gdn_dir)/tile_cuda.h $(gdn_dir)/rule_cuda.h $(gdn_dir)/chain_cuda.h \
-  $(gdn_dir)/chain_wgmma_cuda.h $(gdn_dir)/bulk_cuda.h $(gdn_dir)/math_cuda.h
+  $(gdn_dir)/chain_wgmma_cuda.h $(gdn_dir)/math_cuda.h
 EXTRA_DIST += $(gdn_cuda_headers)
 if HAVE_CUDA
 plugins_LTLIBRARIES += plugins/gated_delta_net-cuda.la

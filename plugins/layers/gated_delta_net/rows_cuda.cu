@@ -97,12 +97,6 @@ int gdn_cuda_gate_bwd(const st_queue *q, const gdn_gate *a)
 
 /* ---- gated norm: LANES lanes have one head of one token, PACKS runs of N columns each ---- */
 
-template <int LANES> DEVICE float lanes_sum(float x)
-{
-#pragma unroll
-    for (int step = LANES / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
-    return x;
-}
 /* Columns of pack j of this lane begin here. */
 template <int N, int LANES> DEVICE int column_of(int j) { return (j * LANES + lane_of() % LANES) * N; }
 
@@ -127,7 +121,7 @@ template <int N, int PACKS, int LANES, typename T> DEVICE float rstd_of(const ru
 #pragma unroll
         for (int i = 0; i < N; i++) squares += x[i] * x[i];
     }
-    return 1.0f / sqrtf(lanes_sum<LANES>(squares) / (float)dim + (float)eps);
+    return 1.0f / sqrtf(st_lanes_sum<LANES>(squares) / (float)dim + (float)eps);
 }
 
 template <typename T, int N, int PACKS, int LANES>
@@ -185,7 +179,7 @@ DEVICE void norm_head_bwd(const gdn_norm &a, int64_t t, int64_t first, int there
         }
         if (there && c < a.dim) write<N>((T *)a.dz + t * a.dz_stride + first + c, dz);
     }
-    const float mean = lanes_sum<LANES>(along) / (float)a.dim * rstd; /* do = rstd (dn - n mean(dn n)) */
+    const float mean = st_lanes_sum<LANES>(along) / (float)a.dim * rstd; /* do = rstd (dn - n mean(dn n)) */
 #pragma unroll
     for (int j = 0; j < PACKS; j++) {
         const int c = column_of<N, LANES>(j);

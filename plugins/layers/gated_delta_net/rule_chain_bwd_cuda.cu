@@ -30,14 +30,14 @@ DEVICE void load_stage(back_stage<T, DK> *s, const rule_launch &l, const chain_p
     load_floats(s->rest, l.rest + at, CHUNK, 16);
     load_floats(s->k_scale, l.k_scale + key_at, CHUNK, 32);
     load_floats(s->q_scale, l.q_scale + key_at, CHUNK, 48);
-    copies_commit();
+    st_copies_commit();
 }
 template <typename T, int DK>
 DEVICE void load_queries(T *to, const rule_launch &l, const chain_place &c, const chunk_place &p)
 {
     load_tile<THREADS, CHUNK, DK>(to, (const T *)l.a.q + p.begin * l.a.stride + (int64_t)c.key_head * l.a.key_dim,
                                   l.a.stride, p.length, l.a.key_dim, l.fast.qk);
-    copies_commit();
+    st_copies_commit();
 }
 
 /* dX and dV of 16 rows and 32 columns; dV goes to memory and, times -e and the keys' factor, into shared memory. */
@@ -111,17 +111,17 @@ static __global__ void __launch_bounds__(THREADS, sizeof(T) == 2 ? 2 : 1) chain_
         back_stage<T, DK> *now = &s->stage[i % 2];
         const int64_t tile = first + i;
         const chunk_place p = place_of(l.a.row, tile);
-        copies_wait<0>();
+        st_copies_wait<0>();
         __syncthreads(); /* the stage and the gradient's copy are whole; q and the other stage are not read again */
         if (i || l.b.dinitial) load_queries<T, DK>(s->q, l, c, p);
         if (i) load_stage(&s->stage[(i - 1) % 2], l, c, tile - 1);
-        else copies_commit(); /* so that one group is always behind the queries */
+        else st_copies_commit(); /* so that one group is always behind the queries */
         store_tile<THREADS, VALUES>((T *)l.dstate + state_at(l, c, tile), l.a.value_dim, s->dstate, l.a.key_dim,
                                     c.columns, l.a.value_dim % pack<T>::n == 0);
         chunk_values(s, now, l, c, tile * l.a.value_heads + c.head, p);
         if (!i && !l.b.dinitial) return;
         scale_dout<T, DK>(now);
-        copies_wait<1>();
+        st_copies_wait<1>();
         __syncthreads(); /* dV, the scaled dO and the queries are whole */
         chunk_state(s, now, dstate);
     }

@@ -11,7 +11,7 @@ DEVICE void scaled_gradient(uint32_t (&d)[4][4], const bf16 *dout, int column, c
     const int lane = lane_of(), matrix = lane / 8;
 #pragma unroll
     for (int s = 0; s < 4; s++) {
-        load_four_transposed(d[s],
+        st_load_matrices_transposed(d[s],
                              dout + st_tile_at(CHUNK, 16 * s + matrix / 2 * 8 + lane % 8, column + matrix % 2 * 8));
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -71,7 +71,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS, 1)
         chain_stage<GROUPS> *t = &s->stage[stage], *past = &s->stage[next];
         const chain_factors *f = &s->factors[stage];
         const int length = length_of(c, i), dv_length = i < last ? length_of(c, i + 1) : 0;
-        bulk_wait(&s->full[stage], turn);
+        st_barrier_wait(&s->full[stage], turn);
         if (length < CHUNK) clear_behind(t, length);
         scale(state, f->decay[CHUNK - 1]);
         __syncthreads(); /* the stage is whole, and the last chunk's is not read again */
@@ -85,12 +85,12 @@ static __global__ void __launch_bounds__(GROUP *GROUPS, 1)
         st_wgmma_tiles_written();
         group_meets(group);
         if (is_leader()) {
-            bulk_store_box(&m.states, group ? past->q : past->k, c.column + group * VALUES, 0,
+            st_bulk_store_box(&m.states, group ? past->q : past->k, c.column + group * VALUES, 0,
                            (c.first + i) * l.a.value_heads + c.head);
             if (dv_length == CHUNK)
-                bulk_store_box(&m.rows, past->values[group], c.column + group * VALUES, c.head,
+                st_bulk_store_box(&m.rows, past->values[group], c.column + group * VALUES, c.head,
                                (int)c.begin + (i + 1) * CHUNK);
-            bulk_stores_commit();
+            st_bulk_stores_commit();
         }
         if (i < last && dv_length < CHUNK) {
             take_rows((bf16 *)l.b.dv + (c.begin + (int64_t)(i + 1) * CHUNK) * l.b.dstride +
@@ -113,7 +113,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS, 1)
         st_wgmma_begin();
         multiply<ST_ROWS_ARE_K>(state, w, t->k, 1);
         if (is_leader() && i >= STAGES - 1) {
-            bulk_stores_read();
+            st_bulk_stores_read();
             load_stage<GROUPS, 1>(s, next, m, l, c, i - (STAGES - 1), group);
         }
         st_wgmma_wait<0>();
@@ -135,7 +135,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS, 1)
     if (l.b.dinitial)
         take_rows((bf16 *)l.b.dinitial + c.begin * l.a.initial_stride + head + group * VALUES, l.a.value_dim, tile,
                   l.a.key_dim, c.columns - group * VALUES);
-    if (is_leader()) bulk_stores_read();
+    if (is_leader()) st_bulk_stores_read();
 #endif
 }
 

@@ -29,7 +29,7 @@ DEVICE void load_stage(chain_stage<T, DK> *s, const rule_launch &l, const chain_
     load_floats(s->rest, l.rest + at, CHUNK, 16);
     load_floats(s->k_scale, l.k_scale + key_at, CHUNK, 32);
     load_floats(s->q_scale, l.q_scale + key_at, CHUNK, 48);
-    copies_commit();
+    st_copies_commit();
 }
 
 /* v becomes V - e K S; out the first part of O. Every thread rewrites what it alone has read. */
@@ -111,7 +111,7 @@ static __global__ void __launch_bounds__(THREADS, sizeof(T) == 2 ? 2 : 1) chain(
     load_stage(&s->stage[0], l, c, first);
     for (int i = 0; i < count; i++) {
         const int last = i + 1 == count;
-        copies_wait<0>();
+        st_copies_wait<0>();
         __syncthreads(); /* the stage and the state's copy are whole; the other stage is not read again */
         if (i && l.a.states)
             store_tile<THREADS, VALUES>((T *)l.a.states + state_at(l, c, first + i), l.a.value_dim, s->state,

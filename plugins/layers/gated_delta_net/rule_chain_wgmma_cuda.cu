@@ -31,7 +31,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS, 1)
         chain_stage<GROUPS> *t = &s->stage[stage], *past = &s->stage[next];
         const chain_factors *f = &s->factors[stage];
         const int length = length_of(c, i);
-        bulk_wait(&s->full[stage], turn);
+        st_barrier_wait(&s->full[stage], turn);
         if (length < CHUNK) clear_behind(t, length);
         scale(state, f->decay[CHUNK - 1]);
         __syncthreads(); /* the stage is whole, and the last chunk's is not read again */
@@ -45,12 +45,12 @@ static __global__ void __launch_bounds__(GROUP *GROUPS, 1)
             group_meets(group);
             if (is_leader()) {
                 if (l.a.states)
-                    bulk_store_box(&m.states, group ? past->q : past->k, c.column + group * VALUES, 0,
+                    st_bulk_store_box(&m.states, group ? past->q : past->k, c.column + group * VALUES, 0,
                                    (c.first + i) * l.a.value_heads + c.head);
                 if (WITH_OUT)
-                    bulk_store_box(&m.rows, past->values[group], c.column + group * VALUES, c.head,
+                    st_bulk_store_box(&m.rows, past->values[group], c.column + group * VALUES, c.head,
                                    (int)c.begin + (i - 1) * CHUNK);
-                bulk_stores_commit();
+                st_bulk_stores_commit();
             }
         }
         st_wgmma_wait<WITH_OUT>();
@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS, 1)
         multiply<ST_ROWS_ARE_K>(state, w, t->k, 1);
         if (WITH_OUT) multiply<ST_COLUMNS_ARE_K>(out, ready, t->mix, 1);
         if (is_leader() && i + STAGES - 1 < chunks) {
-            bulk_stores_read();
+            st_bulk_stores_read();
             load_stage<GROUPS, WITH_OUT>(s, next, m, l, c, i + STAGES - 1, group);
         }
         st_wgmma_wait<WITH_OUT>();
@@ -107,7 +107,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS, 1)
     if (l.a.final)
         take_rows((bf16 *)l.a.final + (c.end - 1) * l.a.final_stride + at, l.a.value_dim, tile, l.a.key_dim,
                   c.columns - group * VALUES);
-    if (is_leader()) bulk_stores_read();
+    if (is_leader()) st_bulk_stores_read();
 #endif
 }
 

@@ -92,8 +92,8 @@ DEVICE void sum_values(local_shared<T, DK> *s, const rule_launch &l, const chunk
                                                           l.b.dstride, p.length, columns, l.fast.dv);
         load_tile<THREADS, CHUNK, local_width<T>::values>(s->x, (const T *)l.x + at * CHUNK * l.a.value_dim + first,
                                                           l.a.value_dim, CHUNK, columns, packed);
-        copies_commit();
-        copies_wait<0>();
+        st_copies_commit();
+        st_copies_wait<0>();
         __syncthreads();
         if (of_square <= row) { /* below the diagonal */
             multiply<ROWS_ARE_M, ROWS_ARE_N>(h.f, s->dout + row * ldv, ldv, s->x + of_square * ldv, ldv, width);
@@ -241,7 +241,7 @@ template <typename T, int DK> static __global__ void __launch_bounds__(THREADS, 
     load_tile<THREADS, CHUNK, DK>(s->q, (const T *)l.a.q + at, l.a.stride, p.length, l.a.key_dim, l.fast.qk);
     load_floats(s->k_scale, l.k_scale + key_at, CHUNK, 0);
     load_floats(s->q_scale, l.q_scale + key_at, CHUNK, 16);
-    copies_commit(); /* waited for with the first head's values */
+    st_copies_commit(); /* waited for with the first head's values */
 
     for (int i = threadIdx.x; i < CHUNK * DK; i += THREADS) s->dq[i] = s->dk[i] = 0; /* the thread's own */
     for (int r = 0; r < group; r++) local_head(s, l, p, tile, head * group + r);

@@ -89,11 +89,6 @@ DEVICE void next_place(local_place *places, int step, const rule_launch &l, cons
 
 /* ---- loads ---- */
 
-DEVICE void copy4(float *to, const float *from, int there)
-{
-    const uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from), "r"(there ? 4 : 0) : "memory");
-}
 DEVICE void load_keys(local_shared *s, const rule_launch &l, const local_place &w)
 {
     const int64_t at = w.p.begin * l.a.stride + (int64_t)w.key_head * l.a.key_dim;
@@ -109,8 +104,8 @@ DEVICE void load_gates(local_gates *to, const rule_launch &l, const local_place 
     const int64_t at = ((int64_t)w.tile * l.a.value_heads + w.head) * CHUNK;
     const int row = threadIdx.x % CHUNK, there = row < w.p.length;
     const int64_t gate = w.p.begin * l.a.gate_stride + w.head + row * l.a.gate_stride;
-    if (threadIdx.x < CHUNK) copy4(to->g + row, (const float *)l.a.g + gate, there);
-    else if (threadIdx.x < 2 * CHUNK) copy4(to->beta + row, (const float *)l.a.beta + gate, there);
+    if (threadIdx.x < CHUNK) st_copy4(to->g + row, (const float *)l.a.g + gate, there ? 4 : 0);
+    else if (threadIdx.x < 2 * CHUNK) st_copy4(to->beta + row, (const float *)l.a.beta + gate, there ? 4 : 0);
     load_floats(to->decay, l.decay + at, CHUNK, 2 * CHUNK);
     load_floats(to->rest, l.rest + at, CHUNK, 2 * CHUNK + 16);
 }
@@ -137,7 +132,7 @@ DEVICE void load_step(local_shared *s, local_stage *to, const rule_launch &l, co
         load_swizzled<THREADS, KEYS, VALUES>(to->dstate, (const bf16 *)l.dstate + at * state + first, l.a.value_dim,
                                              l.a.key_dim, columns);
     }
-    copies_commit();
+    st_copies_commit();
 }
 
 /* ---- what a warpgroup has ---- */
@@ -446,7 +441,7 @@ static __global__ void __launch_bounds__(THREADS, 1) local(const rule_launch l)
         const local_place &here = s->place[step % PLACES];
         local_stage *now = &s->stage[step % STAGES];
         const bool begins = !here.part, ends = head_ends(here, l);
-        copies_wait<STAGES - 1>();
+        st_copies_wait<STAGES - 1>();
         st_wgmma_tiles_written();
         __syncthreads(); /* this step's copies are whole, and what the last head left for the gates */
         sum_values(h, now, group, !begins);

@@ -85,13 +85,13 @@ DEVICE void multiply_parts(float (&c)[2][4], const uint32_t (&high)[4], const ui
 {
     uint32_t r[4];
     load_b<ROWS_ARE_N>(r, b + PART, LDB, 0, 0);
-    multiply_add(c[0], high, r);
-    multiply_add(c[1], high, r + 2);
+    st_mma(c[0], high, r);
+    st_mma(c[1], high, r + 2);
     load_b<ROWS_ARE_N>(r, b, LDB, 0, 0);
-    multiply_add(c[0], low, r);
-    multiply_add(c[1], low, r + 2);
-    multiply_add(c[0], high, r);
-    multiply_add(c[1], high, r + 2);
+    st_mma(c[0], low, r);
+    st_mma(c[1], low, r + 2);
+    st_mma(c[0], high, r);
+    st_mma(c[1], high, r + 2);
 }
 
 /* ---- results to memory ---- */
@@ -150,13 +150,13 @@ DEVICE void multiply_rows(float (&c)[N][2][4], const bf16 *rows, const bf16 *key
         for (int j = 0; j < N; j++) {
             if (first + j > last) break;
             load_b<ROWS_ARE_N>(b, keys, ld, k, BLOCK * (first + j));
-            multiply_add(c[j][0], a, b);
-            multiply_add(c[j][1], a, b + 2);
+            st_mma(c[j][0], a, b);
+            st_mma(c[j][1], a, b + 2);
         }
         if (!squares) continue;
         const uint32_t upper[2] = {a[0], a[2]}, lower[2] = {a[1], a[3]}; /* the rows again, as a right operand */
-        multiply_add(squares[0], a, upper);
-        multiply_add(squares[1], a, lower);
+        st_mma(squares[0], a, upper);
+        st_mma(squares[1], a, lower);
     }
 }
 /* From products of 16 rows with themselves 1 / norm of the lane's rows, fragment_row(0) and that + 8. */
@@ -350,7 +350,8 @@ template <int DK, int THREADS> DEVICE void load_rows(bf16 *to, const bf16 *from,
     from += row * l.a.stride + own::column();
     rows = own::column() < l.a.key_dim ? rows - row : 0;
 #pragma unroll
-    for (int r = 0; r < CHUNK; r += own::step, from += own::step * l.a.stride) copy16(to + r * ld, from, r < rows);
+    for (int r = 0; r < CHUNK; r += own::step, from += own::step * l.a.stride)
+        st_copy16(to + r * ld, from, r < rows ? 16 : 0);
 }
 
 template <int DK, int TEAMS>
@@ -368,9 +369,9 @@ static __global__ void __launch_bounds__(128 * TEAMS, TEAMS == 2 ? 3 : 5) prepar
     const int64_t from = p.begin * l.a.stride + (int64_t)key_head * l.a.key_dim;
     load_rows<DK, THREADS>(s->k, (const bf16 *)l.a.k + from, l, p.length);
     load_rows<DK, THREADS>(s->q, (const bf16 *)l.a.q + from, l, p.length);
-    copies_commit();
+    st_copies_commit();
     if (w.block == 0) gates(s, l, p, w.team, at, at - tile * l.a.value_heads);
-    copies_wait<0>();
+    st_copies_wait<0>();
     __syncthreads();
     multiply_keys(s, l, w, key_at);
     __syncthreads(); /* N is whole */

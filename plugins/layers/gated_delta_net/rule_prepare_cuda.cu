@@ -138,8 +138,8 @@ template <int DK> static __global__ void __launch_bounds__(THREADS) prepare(cons
     const int64_t at = p.begin * l.a.stride + (int64_t)head * l.a.key_dim;
     load_tile<THREADS, CHUNK, DK>(s->k, (const float *)l.a.k + at, l.a.stride, p.length, l.a.key_dim, l.fast.qk);
     load_tile<THREADS, CHUNK, DK>(s->q, (const float *)l.a.q + at, l.a.stride, p.length, l.a.key_dim, l.fast.qk);
-    copies_commit();
-    copies_wait<0>();
+    st_copies_commit();
+    st_copies_wait<0>();
     __syncthreads();
     scales(s, l, tile * l.a.key_heads + head);
     __syncthreads();

@@ -29,8 +29,8 @@ template <typename T, int DK> static __global__ void __launch_bounds__(THREADS) 
         columns, l.fast.v);
     load_tile<THREADS, DK, VALUES>(s->state, from, l.a.value_dim, from ? l.a.key_dim : 0, columns, from_fast);
     load_tile<THREADS, CHUNK, CHUNK>(s->solve, (const T *)l.solve + at * MATRIX, CHUNK, CHUNK, CHUNK, 1);
-    copies_commit();
-    copies_wait<0>();
+    st_copies_commit();
+    st_copies_wait<0>();
     __syncthreads();
 
     fragments<1, VALUES / 8> x;

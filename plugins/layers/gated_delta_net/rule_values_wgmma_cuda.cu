@@ -33,8 +33,8 @@ static __global__ void __launch_bounds__(THREADS, 4) values(const rule_launch l)
         s->v, (const bf16 *)l.a.v + p.begin * l.a.stride + (int64_t)head * l.a.value_dim + column, l.a.stride, p.length,
         columns);
     load_swizzled<THREADS, CHUNK, CHUNK>(s->solve, (const bf16 *)l.solve + at * MATRIX, CHUNK, CHUNK, CHUNK);
-    copies_commit();
-    copies_wait<0>();
+    st_copies_commit();
+    st_copies_wait<0>();
     st_wgmma_tiles_written();
     __syncthreads();
 

@@ -9,6 +9,7 @@
 #define GDN_TILE_CUDA_H
 #include "kernels.h"
 #include <cuda_runtime.h>
+#include <strata/cuda_tile.h>
 #include <strata/cuda_wgmma.h>
 
 #define DEVICE static __device__ __forceinline__
@@ -32,15 +33,6 @@ DEVICE float2 get2(const bf16 *from)
 template <typename T> struct pack { static const int n = 16 / (int)sizeof(T); }; /* elements of a 16-byte access */
 template <typename T> static __host__ __device__ constexpr int padded_row(int columns) { return columns + pack<T>::n; }
 
-/* 16 bytes without waiting; zeros if `there` is 0, and then `from` is not read. */
-DEVICE void copy16(void *to, const void *from, int there)
-{
-    const uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0) : "memory");
-}
-DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int PENDING> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
-
 /* (rows, columns) of memory into a tile of (ROWS, COLUMNS), zeros around it. fast: addresses, stride and columns are
  * multiples of 16 bytes. What is fast has arrived after copies_wait and a barrier, the rest after the barrier. */
 template <int THREADS, int ROWS, int COLUMNS, typename T>
@@ -51,7 +43,7 @@ DEVICE void load_tile(T *to, const T *from, int64_t stride, int rows, int column
 #pragma unroll 1
         for (int i = threadIdx.x; i < ROWS * (COLUMNS / n); i += THREADS) {
             const int r = i / (COLUMNS / n), c = i % (COLUMNS / n) * n, there = r < rows && c < columns;
-            copy16(to + r * ld + c, there ? from + r * stride + c : from, there);
+            st_copy16(to + r * ld + c, there ? from + r * stride + c : from, there ? 16 : 0);
         }
         return;
     }
@@ -70,7 +62,7 @@ DEVICE void load_swizzled(bf16 *to, const bf16 *from, int64_t stride, int rows, 
     to += st_tile_at(ROWS, first, c);
     from += first * stride + c;
 #pragma unroll
-    for (int r = 0; r < ROWS; r += step) copy16(to + r * 64, from + r * stride, first + r < rows && c < columns);
+    for (int r = 0; r < ROWS; r += step) st_copy16(to + r * 64, from + r * stride, first + r < rows && c < columns ? 16 : 0);
 }
 /* The way back, without zeros. */
 template <int THREADS, int COLUMNS, typename T>
@@ -93,7 +85,7 @@ DEVICE void store_tile(T *to, int64_t stride, const T *from, int rows, int colum
 DEVICE void load_floats(float *to, const float *from, int n, int first)
 {
     const int i = (int)threadIdx.x - first;
-    if (i >= 0 && i < n / 4) copy16(to + 4 * i, from + 4 * i, 1);
+    if (i >= 0 && i < n / 4) st_copy16(to + 4 * i, from + 4 * i, 16);
 }
 
 /* ---- fragments ---- */
@@ -167,46 +159,13 @@ enum {
     ROWS_ANYWHERE /* a as (m, k), not in shared memory                    */
 };
 
-DEVICE void load_four(uint32_t r[4], const bf16 *row)
-{
-    const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
-DEVICE void load_four_transposed(uint32_t r[4], const bf16 *row)
-{
-    const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
-#if ST_CUDA_HAS_WGMMA
-/* The way back: fragments of four 8 x 8 matrices, transposed, to the rows that the lanes name. */
-DEVICE void store_four_transposed(bf16 *row, const uint32_t (&r)[4])
-{
-    const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(r[0]), "r"(r[1]),
-                 "r"(r[2]), "r"(r[3])
-                 : "memory");
-}
-#endif
-DEVICE void multiply_add(float c[4], const uint32_t a[4], const uint32_t b[2])
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
 /* 16 x 16 of a at (m, k) as the four registers of an operand. Each lane names one row of 8 values: matrices 0, 1 are
  * rows m .. m + 7 and m + 8 .. m + 15 of columns k .. k + 7, matrices 2, 3 the same of k + 8 .. k + 15. */
 template <int A> DEVICE void load_a(uint32_t r[4], const bf16 *a, int ld, int m, int k)
 {
     const int lane = lane_of(), row = lane % 8, matrix = lane / 8;
-    if (A == ROWS_ARE_M) load_four(r, a + (m + row + matrix % 2 * 8) * ld + k + matrix / 2 * 8);
-    if (A == ROWS_ARE_K) load_four_transposed(r, a + (k + row + matrix / 2 * 8) * ld + m + matrix % 2 * 8);
+    if (A == ROWS_ARE_M) st_load_matrices(r, a + (m + row + matrix % 2 * 8) * ld + k + matrix / 2 * 8);
+    if (A == ROWS_ARE_K) st_load_matrices_transposed(r, a + (k + row + matrix / 2 * 8) * ld + m + matrix % 2 * 8);
     if (A == ROWS_ANYWHERE)
         for (int i = 0; i < 4; i++)
             r[i] = *(const uint32_t *)(a + (m + lane / 4 + i % 2 * 8) * ld + k + i / 2 * 8 + lane % 4 * 2);
@@ -215,8 +174,8 @@ template <int A> DEVICE void load_a(uint32_t r[4], const bf16 *a, int ld, int m,
 template <int B> DEVICE void load_b(uint32_t r[4], const bf16 *b, int ld, int k, int n)
 {
     const int lane = lane_of(), row = lane % 8, matrix = lane / 8;
-    if (B == ROWS_ARE_N) load_four(r, b + (n + row + matrix / 2 * 8) * ld + k + matrix % 2 * 8);
-    else load_four_transposed(r, b + (k + row + matrix % 2 * 8) * ld + n + matrix / 2 * 8);
+    if (B == ROWS_ARE_N) st_load_matrices(r, b + (n + row + matrix / 2 * 8) * ld + k + matrix % 2 * 8);
+    else st_load_matrices_transposed(r, b + (k + row + matrix % 2 * 8) * ld + n + matrix / 2 * 8);
 }
 template <int A, int B, int M, int N>
 DEVICE void multiply(fragments<M, N> &c, const bf16 *a, int lda, const bf16 *b, int ldb, int depth)
@@ -231,7 +190,7 @@ DEVICE void multiply(fragments<M, N> &c, const bf16 *a, int lda, const bf16 *b, 
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll
-            for (int n = 0; n < N; n++) multiply_add(c.v[m][n], fa[m], fb[n / 2] + n % 2 * 2);
+            for (int n = 0; n < N; n++) st_mma(c.v[m][n], fa[m], fb[n / 2] + n % 2 * 2);
     }
 }
 template <int A, int B, int M, int N>

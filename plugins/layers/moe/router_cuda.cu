@@ -64,7 +64,7 @@ static __global__ void __launch_bounds__(THREADS) sum_block(const moe_route a)
         const softmax s = softmax_of(l, a.experts);
         float along = 0;
         for (int e = lane_of(); e < a.experts; e += 32) along += probability(s, l[e]) * (l[e] - s.top);
-        along = warp_sum(along);
+        along = st_lanes_sum<32>(along);
         if (lane_of() == 0) {
             soft[i] = s;
             entropy[i] = logf(s.sum) - along; /* -sum p ln p */
@@ -128,7 +128,7 @@ static __global__ void __launch_bounds__(THREADS) router_bwd(const moe_router_bw
         factor = (float)(a.coef / (double)*(const float *)a.step_tokens * a.experts);
         s = softmax_of(l, a.experts);
         for (int e = lane_of(); e < a.experts; e += 32) along += probability(s, l[e]) * (total[e] / rows);
-        along = warp_sum(along);
+        along = st_lanes_sum<32>(along);
     }
     for (int e = lane_of(); e < a.experts; e += 32)
         dl[e] = balance ? factor * probability(s, l[e]) * (total[e] / rows - along) : 0;

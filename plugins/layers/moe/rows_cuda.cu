@@ -77,7 +77,7 @@ template <typename T, int N> static __global__ void __launch_bounds__(THREADS) g
         write<N>(gate + k, g);
         write<N>(up + k, u);
     }
-    dweight = warp_sum(dweight);
+    dweight = st_lanes_sum<32>(dweight);
     if (lane_of() == 0) ((float *)a.dweight)[i] = dweight;
 }
 template <typename T, int N> static __global__ void __launch_bounds__(THREADS) gate(const moe_gate a)
@@ -111,7 +111,7 @@ template <typename T, int N> static __global__ void __launch_bounds__(THREADS) g
         }
         write<N>((T *)a.dout + t * a.width + k, dy);
     }
-    dot = warp_sum(dot);
+    dot = st_lanes_sum<32>(dot);
     if (lane_of() == 0) ((float *)a.dgate)[t] = dot * s * (1 - s);
 }
 

@@ -11,12 +11,6 @@ enum { THREADS = 256, WARPS = THREADS / 32 };
 
 DEVICE int lane_of() { return threadIdx.x & 31; }
 DEVICE int warp_of() { return threadIdx.x >> 5; }
-DEVICE float warp_sum(float x)
-{
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
-    return x;
-}
 DEVICE float warp_max(float x)
 {
 #pragma unroll
@@ -33,7 +27,7 @@ DEVICE softmax softmax_of(const float *l, int experts)
     for (int e = lane_of(); e < experts; e += 32) s.top = fmaxf(s.top, l[e]);
     s.top = warp_max(s.top);
     for (int e = lane_of(); e < experts; e += 32) s.sum += expf(l[e] - s.top);
-    s.sum = warp_sum(s.sum);
+    s.sum = st_lanes_sum<32>(s.sum);
     return s;
 }
 DEVICE float probability(softmax s, float l) { return expf(l - s.top) / s.sum; }

@@ -12,7 +12,7 @@ enum { THREADS = 256, WARPS = THREADS / 32, MOST_BLOCKS = 132 * 16 };
 static __device__ double block_sum(double x)
 {
     __shared__ double of_warp[WARPS];
-    for (int step = 16; step; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+    x = st_lanes_sum<32>(x);
     __syncthreads();
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
     __syncthreads();
