@@ -112,7 +112,8 @@ void inspect_text(const st_inspected *i, FILE *to)
     fprintf(to, "  kind          %s", st_kind_name((int)p->kind));
     if (i->manifest && i->manifest->symbol) fprintf(to, ", symbol %c", i->manifest->symbol);
     fprintf(to, "\n  version       %s, built for plugin ABI %u.%u\n", p->version, p->abi_major, p->abi_minor);
-    fprintf(to, "  author        %s, license %s\n", p->author, p->license);
+    if (p->author[0]) fprintf(to, "  author        %s\n", p->author);
+    fprintf(to, "  license       %s\n", p->license);
     fprintf(to, "  module        %s\n", i->module);
     if (i->manifest) fprintf(to, "  manifest      %s\n", i->manifest->file);
     text_kernels(i, to);

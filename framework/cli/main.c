@@ -25,7 +25,7 @@ static void print_usage(FILE *to)
           to);
     for (size_t i = 0; i < ST_COUNT(commands); i++) fprintf(to, "  %-9s %s\n", commands[i].name, commands[i].summary);
     fputs("\n"
-          "`strata COMMAND --help` tells what a command takes.\n"
+          "`strata COMMAND --help`, or `strata help COMMAND`, tells what a command takes.\n"
           "exit status: 0 done, 1 a spec, plugin or data was refused, 2 wrong usage, 3 failed while running\n",
           to);
 }
@@ -69,6 +69,23 @@ static void fill_streams(void)
             (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
+static int run_named(const char *name, int argc, char **argv)
+{
+    for (size_t i = 0; i < ST_COUNT(commands); i++)
+        if (!strcmp(name, commands[i].name)) return run(&commands[i], argc, argv);
+    return unknown(name);
+}
+
+/* `strata help COMMAND` is `strata COMMAND --help`. */
+static int help(int argc, char **argv)
+{
+    char option[] = "--help", *words[] = {NULL, option, NULL};
+
+    if (argc > 1) return run_named(argv[1], 2, words);
+    print_usage(stdout);
+    return CLI_OK;
+}
+
 int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
@@ -81,12 +98,8 @@ int main(int argc, char **argv)
     else if (!*word) {
         print_usage(stderr);
         code = CLI_USAGE;
-    } else {
-        const struct command *c = NULL;
-        for (size_t i = 0; i < ST_COUNT(commands); i++)
-            if (!strcmp(word, commands[i].name)) c = &commands[i];
-        code = c ? run(c, argc - 1, argv + 1) : unknown(word);
-    }
+    } else if (!strcmp(word, "help")) code = help(argc - 1, argv + 1);
+    else code = run_named(word, argc - 1, argv + 1);
     if (fflush(stdout) || ferror(stdout)) { /* a full disk must not look like success */
         perror("strata: standard output");
         if (code == CLI_OK) code = CLI_FAILED;

@@ -14,6 +14,7 @@ strata_SOURCES = \
   framework/cli/new.c \
   framework/cli/parity.c \
   framework/cli/plan.c \
+  framework/cli/plan_stack.c framework/cli/plan_stack.h \
   framework/cli/plan_trade.c \
   framework/cli/plan_trade.h \
   framework/cli/plugins.c \

@@ -3,12 +3,14 @@
  * weights are made, so it runs where the run itself could not. */
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/plan_stack.h"
 #include "cli/plan_trade.h"
 #include "cli/summary.h"
 #include "config.h"
 #include "train/train.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,31 +131,6 @@ static int build(st_cli *cli, st_spec *spec, st_registry *registry, int32_t rank
 
 /* ---- text ---- */
 
-static void print_bar(double share, FILE *out)
-{
-    for (int i = 0; i < (int)(20 * share + 0.5); i++) fputc('#', out);
-    fputc('\n', out);
-}
-
-static void print_stack(const planned *p, FILE *out)
-{
-    double most = 1;
-    char count[48];
-
-    for (int i = 0; i < p->n; i++)
-        if (p->cost[i].formula > most) most = p->cost[i].formula;
-    fprintf(out, "\n%-47s %14s  %s\n%-47s %14s %10s %10s\n", "", "", "GFLOP of a row", "made of", "parameters",
-            "Megatron", "exact");
-    for (int i = 0; i < p->n; i++) {
-        const st_model_layer *l = &p->layers[i];
-        if (l->kind == ST_KIND_OPTIMIZER) continue;
-        fprintf(out, "  %-24s %c %-18s %14s %10.1f %10.1f ", *l->path ? l->path : "(host)", l->symbol ? l->symbol : ' ',
-                l->plugin ? l->plugin->name : "", cli_grouped((double)l->parameters, count, sizeof count),
-                1e-9 * p->cost[i].megatron, 1e-9 * p->cost[i].formula);
-        print_bar(p->cost[i].formula / most, out);
-    }
-}
-
 static const struct memory {
     const char *key, *words;
     size_t at;
@@ -189,6 +166,8 @@ static void print_line(const plans *all, const char *words, double (*figure)(con
 }
 
 static double memory_figure(const planned *p, const void *m) { return (double)memory_of(p, m); }
+static double mib_figure(const planned *p, const void *none) { return ceil((double)p->bytes.total / 0x1p20); }
+static double program_figure(const planned *p, const void *none) { return (double)ST_PROGRAM_BYTES; }
 static double packed_figure(const planned *p, const void *none) { return (double)p->process.rows; }
 static double ranks_figure(const planned *p, const void *none) { return ranks_of(p); }
 static double rows_figure(const planned *p, const void *none) { return st_model_micros(p->model); }
@@ -213,9 +192,11 @@ static void print_memory(const plans *all, FILE *out)
 {
     fputs("\nmemory of a rank in bytes\n", out);
     for (size_t i = 0; i < ST_COUNT(memory); i++) print_line(all, memory[i].words, memory_figure, &memory[i], out);
-    print_line(all, "process: rows packed", packed_figure, NULL, out);
-    fprintf(out, "process: libraries and program about %.0f MiB\n", (double)ST_PROGRAM_BYTES / 1048576.0);
-    fputs("process: prepared samples up to [data] cache, in each of train and valid; `strata check` tells\n", out);
+    print_line(all, "all, in MiB", mib_figure, NULL, out);
+    fputs("memory of its process beside that, in bytes\n", out);
+    print_line(all, "rows packed", packed_figure, NULL, out);
+    print_line(all, "program and libraries", program_figure, NULL, out);
+    fputs("  prepared samples: up to [data] cache, in each of train and valid; `strata check` tells\n", out);
 }
 
 static bool one_rank(const plans *all) { return all->n == 1 && ranks_of(&all->of[0]) == 1; }
@@ -291,7 +272,7 @@ static void print_text(const plans *all, const char *path, FILE *out)
     const planned *p = &all->of[0];
 
     fprintf(out, "%s\n\npattern    %s\nbackend    %s\n", path, st_model_pattern(p->model), st_model_choice(p->model));
-    print_stack(p, out);
+    cli_print_stack(p->layers, p->cost, p->n, out);
     cli_print_parts(p->model, out);
     if (!one_rank(all)) print_ranks(all, out);
     print_memory(all, out);

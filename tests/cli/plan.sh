@@ -13,8 +13,9 @@ small() {
 
 must 'the largest model is planned in a GiB' exits 0 '403,397,928,944' small timeout 60 \
     "$strata" plan qwen35-vl-397b-a17b
-must 'layers are drawn with their costs' exits 0 'layers.127               - swiglu                267,392,000' \
+must 'layers are drawn with their costs' exits 0 'layers.7                 - swiglu                267,392,000' \
     "$strata" plan qwen35-vl-27b
+must 'those that come again are counted' exits 0 '  layers.8 to layers.127: the same 15 more times' "$strata" plan qwen35-vl-27b
 must 'so are those of the depth' exits 0 'head.mtp.1.layers.0      * attention' "$strata" plan qwen35-vl-27b
 # 16 rows of Megatron's figure for one sequence of 4096 tokens
 must "FLOPs are Megatron's" exits 0 'as Megatron counts                  427,772,300,230,656' \

@@ -11,6 +11,9 @@ must 'help is success' exits 0 'commands:' "$strata" --help
 must 'no command is wrong usage' exits 2 'usage: strata' "$strata"
 must 'an unknown command gives the nearest' exits 2 "did you mean 'inspect'?" "$strata" inspekt
 must 'each command has help' exits 0 'usage: strata plugins' "$strata" plugins --help
+must 'also as a word' exits 0 'usage: strata plugins' "$strata" help plugins
+must 'which alone lists the commands' exits 0 'commands:' "$strata" help
+must 'no help of what there is not' exits 2 "there is no command 'plugin'; did you mean 'plugins'?" "$strata" help plugin
 must 'an unknown option is wrong usage' exits 2 "Try 'strata plugins --help'" "$strata" plugins --wrong
 must 'an argument too many is wrong usage' exits 2 "got 'x'" "$strata" plugins x
 
