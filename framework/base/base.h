@@ -62,6 +62,9 @@ uint64_t st_hash64(const void *, size_t, uint64_t seed); /* FNV-1a then mixed; f
 
 /* ---- files (file.c) ---- */
 int st_file_read(const char *path, st_arena *, char **data, size_t *n, st_error *); /* regular files; NUL appended */
+/* What was renamed or made in a folder is durable once the folder itself is. */
+int st_sync_folder(const char *dir, st_error *);
+int st_sync_folder_of(const char *path, st_error *); /* the folder that path is in */
 int st_file_write_atomic(const char *path, const void *, size_t, st_error *); /* temporary beside it, fsync, rename */
 int st_make_dirs(const char *path, st_error *);
 char *st_path_join(st_arena *, const char *dir, const char *name); /* absolute name: as it is */

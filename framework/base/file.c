@@ -80,16 +80,24 @@ static int write_all(int fd, const char *path, const char *data, size_t n, st_er
     return ST_OK;
 }
 
-static int sync_folder_of(const char *path, st_error *e)
+/* Not every file system can do it, and one that is read-only has nothing to do. */
+int st_sync_folder(const char *dir, st_error *e)
+{
+    int rc = ST_OK, fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0) rc = st_fail_errno(e, dir, "open");
+    else if (fsync(fd) != 0 && errno != EINVAL && errno != EROFS) rc = st_fail_errno(e, dir, "make durable");
+    if (fd >= 0) close(fd);
+    return rc;
+}
+
+int st_sync_folder_of(const char *path, st_error *e)
 {
     const char *slash = strrchr(path, '/');
     size_t n = !slash ? 1 : slash == path ? 1 : (size_t)(slash - path);
     char *dir = strndup(slash ? path : ".", n);
     if (!dir) return st_fail(e, ST_E_NOMEM, "%s: no memory for a path", path);
-    int rc = ST_OK, fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) rc = st_fail_errno(e, dir, "open");
-    else if (fsync(fd) != 0 && errno != EINVAL && errno != EROFS) rc = st_fail_errno(e, dir, "make durable");
-    if (fd >= 0) close(fd);
+    int rc = st_sync_folder(dir, e);
     free(dir);
     return rc;
 }
@@ -121,7 +129,7 @@ int st_file_write_atomic(const char *path, const void *data, size_t n, st_error 
     if (close(fd) != 0 && rc == ST_OK) rc = st_fail_errno(e, path, "close");
     if (rc == ST_OK && rename(name, path) != 0) rc = st_fail_errno(e, path, "replace");
     if (rc != ST_OK) unlink(name);
-    else rc = sync_folder_of(path, e);
+    else rc = st_sync_folder_of(path, e);
     free(name);
     return rc;
 }

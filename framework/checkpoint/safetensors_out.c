@@ -186,21 +186,6 @@ int st_tensors_write(st_tensors_out *o, const void *data, size_t bytes, st_error
     return ST_OK;
 }
 
-/* A rename is durable once the folder itself is on disk. */
-static int sync_folder(const char *path, st_error *e)
-{
-    const char *slash = strrchr(path, '/');
-    char *dir = !slash ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
-    int rc = ST_OK;
-
-    if (!dir) return st_fail(e, ST_E_NOMEM, "%s: no memory to finish it", path);
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || (fsync(fd) && errno != EINVAL)) rc = st_fail_errno(e, dir, "write");
-    if (fd >= 0) close(fd);
-    free(dir);
-    return rc;
-}
-
 static int finish(st_tensors_out *o, st_error *e)
 {
     if (o->status != ST_OK)
@@ -217,7 +202,7 @@ static int finish(st_tensors_out *o, st_error *e)
     if (rename(o->temporary, o->path)) return st_fail_errno(e, o->path, "rename a file to");
     free(o->temporary);
     o->temporary = NULL;
-    return sync_folder(o->path, e);
+    return st_sync_folder_of(o->path, e);
 }
 
 int st_tensors_finish(st_tensors_out *o, st_error *e)

@@ -3,14 +3,14 @@
 #include "config.h"
 
 #include "checkpoint/checkpoint.h"
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 const char *st_checkpoint_file(int optimizer) { return optimizer ? "optimizer.safetensors" : "model.safetensors"; }
 
 /* ---- tensors ---- */
+
+enum { PIECE = 4 << 20 }; /* bytes */
 
 static int declare_tensors(st_tensors_out *out, const st_state_tensor *s, int n, int optimizer, st_error *e)
 {
@@ -20,18 +20,26 @@ static int declare_tensors(st_tensors_out *out, const st_state_tensor *s, int n,
     return ST_OK;
 }
 
-static int write_tensors(st_tensors_out *out, st_model *m, const st_state_tensor *s, int n, int optimizer, st_error *e)
+/* In pieces: a table of embeddings need not be in memory twice. */
+static int write_tensor(st_tensors_out *out, st_model *m, int32_t i, size_t bytes, void *piece, st_error *e)
 {
-    for (int i = 0; i < n; i++) {
-        if (s[i].optimizer != optimizer) continue;
-        void *bits = malloc(s[i].bytes ? s[i].bytes : 1);
-        if (!bits) return st_fail(e, ST_E_NOMEM, "no memory to save %s (%zu bytes)", s[i].name, s[i].bytes);
-        int rc = st_model_state_read(m, i, bits, e);
-        if (rc == ST_OK) rc = st_tensors_write(out, bits, s[i].bytes, e);
-        free(bits);
-        if (rc != ST_OK) return rc;
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < PIECE ? bytes - at : PIECE;
+        ST_TRY(st_model_state_read(m, i, at, n, piece, e));
+        ST_TRY(st_tensors_write(out, piece, n, e));
     }
     return ST_OK;
+}
+
+static int write_tensors(st_tensors_out *out, st_model *m, const st_state_tensor *s, int n, int optimizer, st_error *e)
+{
+    void *piece = malloc(PIECE);
+    int rc = piece ? ST_OK : st_fail(e, ST_E_NOMEM, "no memory to save weights");
+
+    for (int i = 0; i < n && rc == ST_OK; i++)
+        if (s[i].optimizer == optimizer) rc = write_tensor(out, m, i, s[i].bytes, piece, e);
+    free(piece);
+    return rc;
 }
 
 static int save_tensors(const char *dir, st_model *m, int optimizer, st_arena *arena, st_error *e)
@@ -135,15 +143,6 @@ static int save_text(const char *dir, const char *name, const char *text, size_t
 
 /* ---- the folder ---- */
 
-static int sync_folder(const char *dir, st_error *e)
-{
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc = fd < 0 || fsync(fd) != 0 ? st_fail_errno(e, dir, "make durable") : ST_OK;
-
-    if (fd >= 0) close(fd);
-    return rc;
-}
-
 static int fill(const char *part, st_model *m, const st_checkpoint_texts *texts, const st_checkpoint_state *s,
                 st_arena *arena, st_error *e)
 {
@@ -153,7 +152,7 @@ static int fill(const char *part, st_model *m, const st_checkpoint_texts *texts,
     ST_TRY(save_tensors(part, m, 0, arena, e));
     ST_TRY(save_tensors(part, m, 1, arena, e));
     ST_TRY(st_checkpoint_write_state(part, m, s, arena, e));
-    return sync_folder(part, e);
+    return st_sync_folder(part, e);
 }
 
 int st_checkpoint_save(const char *dir, st_model *m, const st_checkpoint_texts *texts, const st_checkpoint_state *s,
@@ -165,7 +164,7 @@ int st_checkpoint_save(const char *dir, st_model *m, const st_checkpoint_texts *
 
     if (rc == ST_OK) rc = fill(part, m, texts, s, arena, e);
     if (rc == ST_OK && rename(part, dir) != 0) rc = st_fail_errno(e, dir, "rename the finished folder to");
-    if (rc == ST_OK) rc = sync_folder(st_path_dir(arena, dir), e);
+    if (rc == ST_OK) rc = st_sync_folder(st_path_dir(arena, dir), e);
     if (rc != ST_OK && part) (void)st_remove_folder(part, &(st_error){0}); /* a full disk gets its room back */
     st_arena_destroy(arena);
     if (rc != ST_OK) st_error_context(e, "saving a checkpoint");

@@ -85,7 +85,7 @@ typedef struct st_state_tensor {
     const char *name; int32_t dtype, nd; int64_t dim[ST_DIMS]; size_t bytes; int32_t optimizer;
 } st_state_tensor;
 int st_model_states(const st_model *, const st_state_tensor **);
-int st_model_state_read(st_model *, int32_t i, void *out, st_error *);
+int st_model_state_read(st_model *, int32_t i, size_t first, size_t n, void *out, st_error *); /* n of its bytes */
 int st_model_state_write(st_model *, int32_t i, const void *in, st_error *);
 
 /* Named rule ("hf", "fan_in", "megatron_scaled") from [init]; seeded per weight path. */
@@ -100,6 +100,7 @@ typedef struct st_step_result {
     double grad_norm;              /* before clipping                                                         */
     int64_t tokens, trained;       /* real tokens, trained tokens of depth 0                                  */
     int32_t skipped;               /* 1: nothing was changed                                                  */
+    int32_t fault;                 /* 1: since a kernel reported a fault, which it would do again             */
     char bad[256];                 /* first tensor with NaN or Inf, the fault's words, or: no target          */
     int32_t n_metrics; const st_metric_value *metrics;
 } st_step_result;

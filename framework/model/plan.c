@@ -54,6 +54,7 @@ static int list_states(st_model *m)
             st_state_tensor *t = &m->states[m->n_states];
             if (w->pub.flags & ST_W_CONST || (s >= 0 && (!c || s >= c->n_state))) continue;
             t->name = s < 0 ? w->pub.path : st_arena_printf(m->arena, "%s:%s", c->state[s].name, w->pub.path);
+            if (!t->name) return ST_E_NOMEM;
             t->dtype = s >= 0 ? c->state[s].dtype : model_has_master(m, w) ? m->acc_dtype : w->pub.dtype;
             t->nd = w->pub.nd;
             memcpy(t->dim, w->pub.dim, sizeof t->dim);
@@ -208,7 +209,7 @@ int st_model_states(const st_model *m, const st_state_tensor **out)
     return m->n_states;
 }
 
-static void *state_address(const st_model *m, int32_t i)
+static char *state_address(const st_model *m, int32_t i)
 {
     const model_weight *w = m->weights[m->state_places[i].weight];
     int32_t s = m->state_places[i].state;
@@ -221,10 +222,12 @@ static int check_state(const st_model *m, int32_t i, st_error *e)
     return i >= 0 && i < m->n_states ? ST_OK : st_fail(e, ST_E_NOTFOUND, "state tensor %d of %d", i, m->n_states);
 }
 
-int st_model_state_read(st_model *m, int32_t i, void *out, st_error *e)
+int st_model_state_read(st_model *m, int32_t i, size_t first, size_t n, void *out, st_error *e)
 {
     ST_TRY(check_state(m, i, e));
-    return model_download(m, out, state_address(m, i), m->states[i].bytes, e);
+    if (first > m->states[i].bytes || n > m->states[i].bytes - first)
+        return st_fail(e, ST_E_INTERNAL, "%s has no bytes %zu to %zu", m->states[i].name, first, first + n);
+    return model_download(m, out, state_address(m, i) + first, n, e);
 }
 
 int st_model_state_write(st_model *m, int32_t i, const void *in, st_error *e)

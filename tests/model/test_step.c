@@ -411,7 +411,7 @@ static void states_round_trip(void **state)
     need_ok(st_model_step(f->model, (const st_packed_row *const *)&row, 1, &at, 1.0, &a, &e), &e);
     for (int i = 0; i < n; i++) {
         void *bits = st_arena_alloc(f->arena, s[i].bytes);
-        need_ok(st_model_state_read(f->model, i, bits, &e), &e);
+        need_ok(st_model_state_read(f->model, i, 0, s[i].bytes, bits, &e), &e);
         need_ok(st_model_state_write(g->model, i, bits, &e), &e);
     }
     at.step = 2;

@@ -158,7 +158,7 @@ static void a_bad_gradient_changes_nothing(void **state)
     two_steps(f);
     for (int i = 0; i < n; i++) {
         before[i] = st_arena_alloc(f->arena, s[i].bytes);
-        need_ok(st_model_state_read(f->model, i, before[i], &e), &e);
+        need_ok(st_model_state_read(f->model, i, 0, s[i].bytes, before[i], &e), &e);
     }
     for (int i = 0; i < 42; i++) bad[i] = NAN;
     need_ok(st_model_write_grad(f->model, f->model->embed, bad, &e), &e);
@@ -166,7 +166,7 @@ static void a_bad_gradient_changes_nothing(void **state)
     assert_int_equal(r.skipped, 1);
     for (int i = 0; i < n; i++) {
         char *after = st_arena_alloc(f->arena, s[i].bytes);
-        need_ok(st_model_state_read(f->model, i, after, &e), &e);
+        need_ok(st_model_state_read(f->model, i, 0, s[i].bytes, after, &e), &e);
         assert_memory_equal(before[i], after, s[i].bytes);
     }
     fixture_close(f);
