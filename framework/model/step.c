@@ -362,6 +362,7 @@ static int judge(st_model *m, const st_packed_row *const *rows, int32_t micros, 
     ST_TRY(model_norm(m, &out->grad_norm, &finite, e));
     fault = model_fault(m, out->bad, e);
     if (fault < 0) return fault;
+    out->fault = fault;
     out->skipped = fault || !finite || !isfinite(out->loss);
     if (!out->skipped || fault) return ST_OK;
     return model_find_bad(m, rows, micros, out->loss, out->bad, e);

@@ -28,17 +28,18 @@ static int write_step(st_run *r, const st_step_result *s, double lr, st_error *e
 }
 
 /* A step whose result is not finite changed nothing. Stopping leaves the last good checkpoint as the newest. A step that
- * trains no token is told only: the data path sets such samples aside and ends a run that has no others. */
+ * trains no token is told only: the data path sets such samples aside and ends a run that has no others. A fault, such as a
+ * capacity that does not hold, has nothing to do with the size of steps. */
 static int judge_step(st_run *r, const st_step_result *s, st_error *e)
 {
     if (!s->skipped) return ST_OK;
     st_progress_clear(r->line);
-    if (r->config.run.on_nan == ST_ON_NAN_SKIP || s->trained == 0) {
+    if (!s->fault && (r->config.run.on_nan == ST_ON_NAN_SKIP || s->trained == 0)) {
         st_log_write(r->base->log, 2, "train", "step %lld changed nothing: %s", (long long)r->at.step, s->bad);
         return ST_OK;
     }
     st_fail(e, ST_E_FAULT, "step %lld changed nothing: %s", (long long)r->at.step, s->bad);
-    st_error_hint(e, "lower [schedule] lr or [optimizer] clip; [run] on_nan = skip goes on");
+    if (!s->fault) st_error_hint(e, "lower [schedule] lr or [optimizer] clip; [run] on_nan = skip goes on");
     return ST_E_FAULT;
 }
 

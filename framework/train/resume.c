@@ -178,9 +178,11 @@ static int compare_specs(st_run *r, st_error *e)
 
 int st_run_damaged(const st_run *r, int rc, st_error *e)
 {
-    if (rc == ST_E_CONFIG) return rc;
+    bool unread = rc == ST_E_IO;
+
+    if (rc != ST_E_DATA && rc != ST_E_NOTFOUND && !unread) return rc; /* nothing is wrong with the files */
     e->hint[0] = '\0'; /* of a reader that does not know whose file it is */
-    st_error_hint(e, "remove %s to go on from an older checkpoint", r->resumed);
+    st_error_hint(e, "%sremove %s to go on from an older checkpoint", unread ? "make it readable, or " : "", r->resumed);
     return rc;
 }
 

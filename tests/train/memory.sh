@@ -37,7 +37,7 @@ sed 's/memory [0-9.]* MiB planned/memory 30.0 MiB planned/' a/log > less.log
 must_not 'a plan that is too small is found' 'planned 30.0' close_to less.log
 sed 's/memory [0-9.]* MiB planned/memory 200.0 MiB planned/' a/log > more.log
 must_not 'so is one that is too large' 'planned 200.0' close_to more.log
-must 'plan states the constant' exits 0 'process: libraries and program about 16 MiB' "$strata" plan receipts-tiny
+must 'plan states the constant' exits 0 'program and libraries                16,777,216' "$strata" plan receipts-tiny
 must 'check adds the samples' exits 0 'prepared samples         2.0' "$strata" check receipts-tiny \
     --set data.cache=1MiB
 tap_done

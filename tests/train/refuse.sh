@@ -58,6 +58,7 @@ mv whole.json tokenizer.json
 must 'all this changed nothing' diff -r a/checkpoints kept/checkpoints
 must 'another spelling of the same is no difference' run a --resume --set 'stack.pattern=(G-)x1*-' \
     --set layer.-.width=32
+must 'nor is the plugin that is there without being named' run a --resume --set parallel.plugin=self
 must 'nor is blocks and cadence instead of the pattern' "$strata" train micro.ini -o a --resume \
     --set stack.blocks=2 --set stack.cadence=2
 must 'another learning rate is told' exits 0 'since the checkpoint: [schedule] lr = 1e-3, was 1e-2' \
@@ -102,6 +103,7 @@ damage state.json sed '/"seen"/d'
 must 'a missing field is named' refused 1 'state.json: "seen" is no whole number'
 damage state.json sed 's/"format": 1/"format": 99/'
 must 'a later format is refused with both numbers' refused 1 'checkpoint format 99, this strata reads 1'
+must 'and is not advised to be removed' refused 1 'hint: use the version of strata that wrote it'
 damage state.json echo '[]'
 must 'a state that is no object' refused 1 'step-000000010/state.json: no JSON object'
 damage state.json sed 's/"pattern": "[^"]*"/"pattern": 5/'
