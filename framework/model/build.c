@@ -85,15 +85,20 @@ static int bind_encoder(st_model *m, st_diags *d)
 static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
 /* A language-model head stands first, written or not; then the sections [head.NAME] by name, so that a stored spec,
- * whose sections are sorted, gives the same sums in the same order. */
-static int list_heads(const st_model *m, const char **section)
+ * whose sections are sorted, gives the same sums in the same order. -> how many, or a negative code. */
+static int list_heads(const st_model *m, const char **section, st_diags *d)
 {
     const char *const *names;
     int n = st_spec_sections(m->spec, &names), k = 0;
 
     section[k++] = "head.lm";
-    for (int i = 0; i < n && k < MODEL_HEADS; i++)
-        if (!strncmp(names[i], "head.", 5) && strcmp(names[i], "head.lm")) section[k++] = names[i];
+    for (int i = 0; i < n; i++) {
+        if (strncmp(names[i], "head.", 5) || !strcmp(names[i], "head.lm")) continue;
+        if (k == MODEL_HEADS)
+            return st_spec_fail_section(m->spec, d, names[i], NULL, "[%s]: a model has at most %d heads", names[i],
+                                        MODEL_HEADS);
+        section[k++] = names[i];
+    }
     qsort(section + 1, (size_t)k - 1, sizeof *section, by_name);
     return k;
 }
@@ -162,8 +167,9 @@ static int configure_head(st_model *m, int32_t i, const char *section, st_diags 
 static int bind_heads(st_model *m, st_diags *d)
 {
     const char *section[MODEL_HEADS + 1];
-    int n = list_heads(m, section), first = ST_OK;
+    int n = list_heads(m, section, d), first = ST_OK;
 
+    if (n < 0) return n;
     m->heads = ST_NEW_N(m->arena, st_instance, MODEL_HEADS + 1);
     m->head_ops = ST_NEW_N(m->arena, st_head_ops, MODEL_HEADS + 1);
     m->head_parts = ST_NEW_N(m->arena, model_part *, MODEL_HEADS + 1);
@@ -315,7 +321,7 @@ static int look_at_plugins(st_model *m, int first, st_diags *d)
     for (size_t i = 0; i < ST_COUNT(single); i++)
         if (st_spec_has(m->spec, single[i].section))
             (void)st_instance_create(m->registry, m->spec, single[i].kind, NULL, single[i].section, &in, d);
-    n = list_heads(m, head);
+    n = list_heads(m, head, d);
     for (int i = 0; i < n; i++) (void)create_head(m, head[i], &in, d);
     (void)bind_optimizer(m, d);
     (void)bind_comm(m, d);

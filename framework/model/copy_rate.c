@@ -19,7 +19,7 @@ static int copies(st_model *m, int op, const st_tensor t[2], size_t bytes)
     return rc;
 }
 
-/* The backend's copy and its op, which may use more threads: the faster is what memory can do. */
+/* The backend's copy and its op, if it has one, which may use more threads: the faster is what memory can do. */
 static int measure(st_model *m, const st_tensor t[2], size_t bytes, double seconds, double *rate, st_error *e)
 {
     double start = st_clock();
@@ -27,7 +27,7 @@ static int measure(st_model *m, const st_tensor t[2], size_t bytes, double secon
     *rate = 0;
     for (int i = 0; i < 6 || st_clock() - start < seconds; i++) {
         double before = st_clock(), reached;
-        if (copies(m, i & 1, t, bytes) != ST_OK || m->be.sync(m->device, e) != ST_OK)
+        if (copies(m, m->ops.copy && i & 1, t, bytes) != ST_OK || m->be.sync(m->device, e) != ST_OK)
             return st_fail(e, ST_E_DEVICE, "the backend's copy failed");
         reached = 2.0 * TIMES * (double)bytes / (st_clock() - before);
         if (reached > *rate) *rate = reached;

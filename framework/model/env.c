@@ -174,8 +174,8 @@ static int env_rotary(st_env *e, int32_t head_dim)
     if (!m->position.plugin || !m->position_ops.tables) return -1;
     while (i < m->n_tables && m->tables[i].head_dim != head_dim) i++;
     if (i == m->n_tables) {
-        m->tables = model_grow(m->arena, m->tables, m->n_tables, &m->cap_tables, sizeof *m->tables);
-        if (!m->tables) return env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
+        if (!model_grow(m->arena, &m->tables, m->n_tables, &m->cap_tables, sizeof *m->tables))
+            return env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
         m->tables[m->n_tables].head_dim = head_dim;
         m->tables[m->n_tables++].dim = position_dim(c, head_dim);
     }
@@ -203,13 +203,14 @@ static int env_accum(st_env *e, const st_accum *given)
         return env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "accumulator %s of %lld cells%s", a.name, (long long)a.n,
                         c->part->stack ? "" : ", summed with a stack that it is not in"),
                -1;
-    m->accums = model_grow(m->arena, m->accums, m->n_accums, &m->cap_accums, sizeof *m->accums);
-    if (!m->accums) return env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
+    if (!model_grow(m->arena, &m->accums, m->n_accums, &m->cap_accums, sizeof *m->accums))
+        return env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
     at = &m->accums[m->n_accums];
     at->part = c->part;
     at->stack = c->part->stack;
     at->decl = a;
     at->name = st_arena_strdup(m->arena, a.name);
+    if (!at->name) return env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
     return m->n_accums++;
 }
 
@@ -221,14 +222,15 @@ static int env_metric(st_env *e, const st_metric *given)
     int alone = c->part->kind == ST_KIND_HEAD;
 
     if (e->status != ST_OK) return -1;
-    m->metrics = model_grow(m->arena, m->metrics, m->n_metrics, &m->cap_metrics, sizeof *m->metrics);
-    if (!m->metrics) return env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
+    if (!model_grow(m->arena, &m->metrics, m->n_metrics, &m->cap_metrics, sizeof *m->metrics))
+        return env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
     at = &m->metrics[m->n_metrics];
     at->part = c->part;
     st_sized_copy(&at->decl, sizeof at->decl, given);
     at->decl.name = st_arena_strdup(m->arena, given->name);
     at->pooled = alone ? NULL : at->decl.name;
     at->shown = alone ? at->decl.name : st_arena_printf(m->arena, "%s.%s", c->part->path, at->decl.name);
+    if (!at->decl.name || !at->shown) return env_fail(e, ST_E_NOMEM, __FILE__, __LINE__, "no memory"), -1;
     return m->n_metrics++;
 }
 

@@ -17,22 +17,27 @@ static int pass(st_model *m, int32_t micro, int32_t micros)
 
 static bool replayable(const st_model *m, int32_t micro)
 {
-    return m->be.capture_begin && m->be.capture_end && m->be.replay && micro < MODEL_GRAPHS - 1 &&
-           m->run_keys.graph && !m->profile && !m->probe && !m->searching;
+    return m->be.capture_begin && m->be.capture_end && m->be.replay && m->be.graph_free &&
+           micro < MODEL_GRAPHS - 1 && m->run_keys.graph && !m->profile && !m->probe && !m->searching;
 }
 
 static int capture(st_model *m, model_graph *g, int32_t micro, int32_t micros)
 {
     const st_queue *q = m->run.s.q;
     st_error e = {0};
+    int rc;
 
     if (m->be.capture_begin(q) != ST_OK) return model_fail(m, ST_E_DEVICE, "a graph could not be begun");
     pass(m, micro, micros);
-    if (m->be.capture_end(q, &g->graph, &e) != ST_OK && m->run.s.status == ST_OK)
-        return model_fail(m, ST_E_DEVICE, "a graph could not be made: %s", e.message);
+    rc = m->be.capture_end(q, &g->graph, &e);
+    if (rc != ST_OK && m->run.s.status == ST_OK) model_fail(m, ST_E_DEVICE, "a graph could not be made: %s", e.message);
+    if (m->run.s.status != ST_OK) { /* a part of a pass must not be replayed */
+        model_graph_free(m, g);
+        return m->run.s.status;
+    }
     memcpy(g->loss_cell, m->run.loss_cell, sizeof g->loss_cell);
     g->micros = micros;
-    return m->run.s.status;
+    return ST_OK;
 }
 
 /* What the host knows after a pass that it has enqueued itself. */

@@ -105,8 +105,7 @@ static int add_name(names *out, const row *r, const st_map *map, int32_t entry)
 {
     st_file_name *f;
 
-    out->list = model_grow(out->arena, out->list, out->n, &out->cap, sizeof *out->list);
-    if (!out->list) return ST_E_NOMEM;
+    if (!model_grow(out->arena, &out->list, out->n, &out->cap, sizeof *out->list)) return ST_E_NOMEM;
     f = &out->list[out->n];
     f->file_name = file_name(out, r, map, entry);
     f->weight = r->id;

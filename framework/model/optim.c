@@ -161,8 +161,7 @@ static int32_t group_of(st_model *m, const model_weight *w, const st_opt_class *
             g->lr_scale == w->pub.lr_scale)
             return i;
     }
-    m->groups = model_grow(m->arena, m->groups, m->n_groups, &m->cap_groups, sizeof *m->groups);
-    if (!m->groups) return -1;
+    if (!model_grow(m->arena, &m->groups, m->n_groups, &m->cap_groups, sizeof *m->groups)) return -1;
     g = &m->groups[m->n_groups];
     g->class_ = *c;
     g->decay = w->pub.decay;

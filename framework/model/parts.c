@@ -3,14 +3,19 @@
 #include "model/private.h"
 #include <string.h>
 
-void *model_grow(st_arena *a, void *list, int32_t n, int32_t *cap, size_t size)
+bool model_grow(st_arena *a, void *list, int32_t n, int32_t *cap, size_t size)
 {
-    void *more;
-    if (n < *cap) return list;
-    *cap = *cap ? 2 * *cap : 32;
-    more = st_arena_alloc(a, (size_t)*cap * size);
-    if (more && n) memcpy(more, list, (size_t)n * size);
-    return more;
+    int32_t room = *cap ? 2 * *cap : 32;
+    void *old, *more;
+
+    if (n < *cap) return true;
+    more = st_arena_alloc(a, (size_t)room * size);
+    if (!more) return false;
+    memcpy(&old, list, sizeof old);
+    if (n) memcpy(more, old, (size_t)n * size);
+    memcpy(list, &more, sizeof more);
+    *cap = room;
+    return true;
 }
 
 model_part *model_add_part(st_model *m, int32_t kind, const char *path, const char *section, const st_instance *proto,
@@ -18,8 +23,7 @@ model_part *model_add_part(st_model *m, int32_t kind, const char *path, const ch
 {
     model_part *p = ST_NEW(m->arena, model_part);
 
-    m->parts = model_grow(m->arena, m->parts, m->n_parts, &m->cap_parts, sizeof *m->parts);
-    if (!p || !m->parts) return NULL;
+    if (!p || !model_grow(m->arena, &m->parts, m->n_parts, &m->cap_parts, sizeof *m->parts)) return NULL;
     p->id = m->n_parts;
     p->kind = kind;
     p->path = st_arena_strdup(m->arena, path);
@@ -239,8 +243,7 @@ int model_add_stack(st_model *m, model_part *owner, const st_stack_def *def, con
     model_stack *st = ST_NEW(m->arena, model_stack);
     int first = ST_OK;
 
-    m->stacks = model_grow(m->arena, m->stacks, m->n_stacks, &m->cap_stacks, sizeof *m->stacks);
-    if (!st || !m->stacks) return ST_E_NOMEM;
+    if (!st || !model_grow(m->arena, &m->stacks, m->n_stacks, &m->cap_stacks, sizeof *m->stacks)) return ST_E_NOMEM;
     st->path = path;
     st->owner = owner;
     st->symbols = st_arena_strdup(m->arena, symbols);

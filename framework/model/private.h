@@ -256,7 +256,8 @@ struct st_model {
 };
 
 /* build.c, parts.c */
-void *model_grow(st_arena *, void *list, int32_t n, int32_t *cap, size_t size);
+/* Room for one more behind n: list is the address of the pointer to them. false: no memory, and nothing has changed. */
+bool model_grow(st_arena *, void *list, int32_t n, int32_t *cap, size_t size);
 model_part *model_add_part(st_model *, int32_t kind, const char *path, const char *section, const st_instance *,
                            void *self);
 int model_add_stack(st_model *, model_part *owner, const st_stack_def *, const char *path, const char *symbols,

@@ -47,6 +47,7 @@ static int multiply(st_model *m, const st_gemm *g, int times, st_error *e)
 {
     int rc = ST_OK;
 
+    if (!m->ops.gemm) return st_fail(e, ST_E_UNSUPPORTED, "backend %s has no op gemm", m->backend.plugin->name);
     for (int i = 0; i < times && rc == ST_OK; i++) {
         rc = m->ops.gemm(&m->queues[0].q, g);
         m->scratch.used = 0;

@@ -44,8 +44,7 @@ static int32_t bucket_of(st_model *m, const model_weight *w)
 
     for (int32_t i = 0; i < m->n_buckets; i++)
         if (m->buckets[i].group == w->group && m->buckets[i].part == part) return i;
-    m->buckets = model_grow(m->arena, m->buckets, m->n_buckets, &m->cap_buckets, sizeof *m->buckets);
-    if (!m->buckets) return -1;
+    if (!model_grow(m->arena, &m->buckets, m->n_buckets, &m->cap_buckets, sizeof *m->buckets)) return -1;
     m->buckets[m->n_buckets] = (opt_bucket){.group = w->group, .part = part};
     return m->n_buckets++;
 }

@@ -15,10 +15,12 @@ static stack_call *open_call(st_model *m, model_stack *st)
         return NULL;
     }
     if (st->n_calls == st->cap_calls) {
-        st->calls = model_grow(m->arena, st->calls, st->n_calls, &st->cap_calls, sizeof *st->calls);
-        for (int32_t i = st->n_calls; st->calls && i < st->cap_calls; i++) st->calls[i] = NULL;
+        if (!model_grow(m->arena, &st->calls, st->n_calls, &st->cap_calls, sizeof *st->calls)) {
+            model_fail(m, ST_E_NOMEM, "no memory for the stack %s", st->path);
+            return NULL;
+        }
+        for (int32_t i = st->n_calls; i < st->cap_calls; i++) st->calls[i] = NULL;
     }
-    if (!st->calls) return NULL;
     if (!st->calls[st->n_calls]) {
         c = ST_NEW(m->arena, stack_call);
         if (c) c->frames = ST_NEW_N(m->arena, frame, st->n);

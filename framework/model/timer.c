@@ -30,8 +30,8 @@ int model_note_launch(st_model *m, const char *name)
 {
     for (int32_t i = 0; i < m->n_launches; i++)
         if (m->launches[i] == name || !strcmp(m->launches[i], name)) return ST_OK;
-    m->launches = model_grow(m->arena, m->launches, m->n_launches, &m->cap_launches, sizeof *m->launches);
-    if (!m->launches) return model_fail(m, ST_E_NOMEM, "no memory for the names of launches");
+    if (!model_grow(m->arena, &m->launches, m->n_launches, &m->cap_launches, sizeof *m->launches))
+        return model_fail(m, ST_E_NOMEM, "no memory for the names of launches");
     m->launches[m->n_launches++] = name;
     return ST_OK;
 }
@@ -44,12 +44,9 @@ static int32_t add_place(st_model *m, const struct model_timer *t)
 {
     const model_part *p = t->part;
 
-    m->times = model_grow(m->arena, m->times, m->n_times, &m->cap_times, sizeof *m->times);
-    m->places = model_grow(m->arena, m->places, m->n_times, &m->cap_places, sizeof *m->places);
-    if (!m->times || !m->places) {
-        m->n_times = m->cap_times = m->cap_places = 0;
+    if (!model_grow(m->arena, &m->times, m->n_times, &m->cap_times, sizeof *m->times) ||
+        !model_grow(m->arena, &m->places, m->n_times, &m->cap_places, sizeof *m->places))
         return -1;
-    }
     m->times[m->n_times] = (st_op_time){.name = t->name,
                                         .path = p->path,
                                         .symbol = p->kind == ST_KIND_LAYER ? p->proto->symbol : 0,

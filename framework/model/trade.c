@@ -21,8 +21,7 @@ static bool listed(const trades *t, const char *full, const char *drop)
 static int add(st_model *m, trades *t, const char *full, const char *drop)
 {
     if (listed(t, full, drop)) return ST_OK;
-    t->list = model_grow(m->arena, t->list, t->n, &t->cap, sizeof *t->list);
-    if (!t->list) return ST_E_NOMEM;
+    if (!model_grow(m->arena, &t->list, t->n, &t->cap, sizeof *t->list)) return ST_E_NOMEM;
     t->list[t->n++] = (st_trade){.full = full, .drop = drop};
     return ST_OK;
 }

@@ -112,8 +112,7 @@ static model_weight *add_weight(st_model *m, model_part *p, const st_weight *w, 
 {
     model_weight *x = ST_NEW(m->arena, model_weight);
 
-    m->weights = model_grow(m->arena, m->weights, m->n_weights, &m->cap_weights, sizeof *m->weights);
-    if (!x || !m->weights) return NULL;
+    if (!x || !model_grow(m->arena, &m->weights, m->n_weights, &m->cap_weights, sizeof *m->weights)) return NULL;
     x->decl = *w;
     x->name = name;
     x->raw = st_arena_strdup(m->arena, w->name);

@@ -74,6 +74,8 @@ must_not 'and not said to be set aside, for it is used' 'plugin ABI 1.7' \
 sed 's/^steps = 20/&\nbackend = tpu/' "$good" > backend.ini
 must 'a backend that is nowhere is shown in its place' exits 1 \
     'backend.ini:3:11: error: [run] there is no backend plugin tpu' "$strata" check backend.ini
+must 'a plugin of [run] is no key beside its backend' exits 1 '[run] has no key "plugin"' "$strata" check "$good" \
+    --set run.plugin=foo
 must 'and in an override' exits 1 '--set: error: [run] there is no backend plugin tpu' "$strata" check "$good" \
     --set run.backend=tpu
 for key in run.backend optimizer.plugin dataset.train.plugin; do

@@ -27,6 +27,8 @@ must 'a layer is made, its symbol a letter of its name' exits 0 'symbol T' "$str
 must 'all marks are replaced' plain
 must 'its Makefile compiles it' makefile
 must 'its own check passes' makefile check
+must 'a slip in a key is not tested as the default' exits 1 'has no key "widht"' "$strata" selftest tilt/spec.ini \
+    --set layer.T.widht=4
 must 'selftest is green, also with its slot dropped' exits 0 'all checks passed' \
     "$strata" selftest tilt/spec.ini --set recompute.drop=T.active
 must 'it trains' exits 0 '' "$strata" train tilt/spec.ini --output out

@@ -110,6 +110,8 @@ must 'deviations' writes 'image_std = 0.5,0.5,1'
 must 'the spec can train' sh -c '"$0" spec from-hf "$1" -o pictures.ini && "$0" check pictures.ini' "$strata" "$model"
 processor '{"min_pixels": 8192, "max_pixels": 32768, "size": {"shortest_edge": 4096, "longest_edge": 65536}}'
 must 'keys of their own go first' writes 'min_pixels = 8192'
+processor '{"min_pixels": null, "max_pixels": null, "size": {"shortest_edge": 4096, "longest_edge": 65536}}'
+must 'but not where they are null' writes 'min_pixels = 4096'
 refuses() { exits 1 "$1" "$strata" spec from-hf "$model"; } # TEXT
 processor '{"patch_size": 14}'
 must 'another size of patches is refused' refuses 'vision_config.patch_size is 16, but patch_size in preprocessor_config.json is 14'
