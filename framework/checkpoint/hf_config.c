@@ -381,11 +381,11 @@ static int check_processor(const reader *r, const char *key, const char *of_visi
 /* Pixels stand under a key of their own, or in `size` under the name of an edge, though they are no edge. */
 static int write_pixels(const reader *r, const char *key, const char *edge, int64_t *pixels, st_buf *out)
 {
-    json_t *v = json_object_get(r->processor, key);
+    json_t *v = given(r->processor, key);
 
     *pixels = 0;
-    if (!v) v = json_object_get(json_object_get(r->processor, "size"), edge);
-    if (!v || json_is_null(v)) return ST_OK;
+    if (!v) v = given(given(r->processor, "size"), edge);
+    if (!v) return ST_OK;
     *pixels = json_integer_value(v);
     if (*pixels < 1 || *pixels > INT32_MAX)
         return st_fail(r->error, ST_E_CONFIG, "%s: preprocessor_config.json: %s must be a whole number from 1 to %d",

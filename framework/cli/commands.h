@@ -54,6 +54,8 @@ int cli_start(st_cli *, int threads);  /* makes cli->base; threads 0: one per co
 const char *cli_spec_path(st_cli *, const char *name);
 /* Spec and registry, plugins of both --plugin-path and the spec searched. Mistakes go to cli->diags. */
 int cli_load(st_cli *, const char *name, st_spec **, st_registry **);
+/* Sections about data count as read: `strata check` looks at them, and the data may be on another machine. */
+void cli_pass_over_data(st_spec *);
 /* In quotes on one line; control bytes and what is not UTF-8 as \xNN. */
 void cli_put_quoted(FILE *, const char *bytes, size_t n);
 /* Prints what cli->diags holds; -> exit code for rc. */

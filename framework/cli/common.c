@@ -148,6 +148,21 @@ void cli_put_quoted(FILE *f, const char *bytes, size_t n)
     fputc('"', f);
 }
 
+void cli_pass_over_data(st_spec *spec)
+{
+    const char *const *names;
+    const st_value *const *v;
+    int n = st_spec_sections(spec, &names);
+
+    for (int i = 0; i < n; i++) {
+        const char *s = names[i];
+        if (strncmp(s, "dataset.", 8) && strcmp(s, "data") && strcmp(s, "tokenizer") && strcmp(s, "chat")) continue;
+        int values = st_spec_has(spec, s) ? st_spec_values(spec, s, &v) : 0;
+        (void)st_spec_get(spec, s, "plugin"); /* the section is known, also an empty one */
+        for (int k = 0; k < values; k++) (void)st_spec_get(spec, s, v[k]->key);
+    }
+}
+
 int cli_exit_code(int rc)
 {
     switch (rc) {

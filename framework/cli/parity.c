@@ -45,7 +45,8 @@ static int compare(st_cli *cli, const st_parity_options *o, char **dirs, int n)
     for (int i = 0; i < n && rc == ST_OK; i++)
         rc = st_parity_folder(cli->base, registry, o, dirs[i], cli->out, &failed, cli->diags);
     if (registry) st_registry_close(registry);
-    if (rc != ST_OK) return cli_report(cli, rc);
+    int code = cli_report(cli, rc);
+    if (rc != ST_OK) return code;
     return failed ? CLI_REFUSED : CLI_OK;
 }
 

@@ -97,22 +97,6 @@ static int plan(planned *p, const st_spec *spec, st_arena *arena, st_error *e)
     return ST_OK;
 }
 
-/* Sections about data are left to `strata check`: the data may be on another machine. */
-static void pass_over_data(st_spec *spec)
-{
-    const char *const *names;
-    const st_value *const *v;
-    int n = st_spec_sections(spec, &names);
-
-    for (int i = 0; i < n; i++) {
-        const char *s = names[i];
-        if (strncmp(s, "dataset.", 8) && strcmp(s, "data") && strcmp(s, "tokenizer") && strcmp(s, "chat")) continue;
-        int values = st_spec_has(spec, s) ? st_spec_values(spec, s, &v) : 0;
-        (void)st_spec_get(spec, s, "plugin"); /* the section is known, also an empty one */
-        for (int k = 0; k < values; k++) (void)st_spec_get(spec, s, v[k]->key);
-    }
-}
-
 static int build(st_cli *cli, st_spec *spec, st_registry *registry, int32_t ranks, bool alone, planned *p)
 {
     st_train_config config;
@@ -120,7 +104,7 @@ static int build(st_cli *cli, st_spec *spec, st_registry *registry, int32_t rank
     int rc = st_train_config_bind(spec, &config, cli->diags), built;
 
     built = st_model_build_for(cli->base, spec, registry, 1, ranks, &p->model, cli->diags);
-    pass_over_data(spec);
+    cli_pass_over_data(spec);
     int unused = st_spec_check_unused(spec, cli->diags);
     if (rc == ST_OK) rc = built != ST_OK ? built : unused;
     if (rc == ST_OK) rc = plan(p, spec, cli->arena, &e);

@@ -23,7 +23,8 @@ int st_sequence_place(const st_instance *position, int32_t axes, const st_worker
 
     if (!position || axes == 0) return ST_OK;
     st_ops_copy(position->plugin, &ops, sizeof ops);
-    return ops.assign(position->self, w, &q, pos);
+    int rc = ops.assign(position->self, w, &q, pos);
+    return rc == ST_OK || w->error->code ? rc : st_fail(w->error, rc, "the position plugin cannot place a sequence");
 }
 
 int st_sequence_picture(const st_instance *encoder, const st_worker *w, const st_media *md, st_item *item)
@@ -33,12 +34,14 @@ int st_sequence_picture(const st_instance *encoder, const st_worker *w, const st
 
     st_ops_copy(encoder->plugin, &ops, sizeof ops);
     *item = (st_item){.plan = {.size = sizeof item->plan}};
-    ST_TRY(ops.measure(encoder->self, w, md, &item->plan));
+    int rc = ops.measure(encoder->self, w, md, &item->plan);
+    if (rc != ST_OK) return w->error->code ? rc : st_fail(w->error, rc, "the encoder cannot measure a picture");
     payload = st_arena_alloc(w->arena, (size_t)item->plan.payload);
     if (!payload)
         return st_fail(w->error, ST_E_NOMEM, "no memory for a picture of %lld bytes", (long long)item->plan.payload);
     item->payload = payload;
-    return ops.prepare(encoder->self, w, md, &item->plan, payload);
+    rc = ops.prepare(encoder->self, w, md, &item->plan, payload);
+    return rc == ST_OK || w->error->code ? rc : st_fail(w->error, rc, "the encoder cannot prepare a picture");
 }
 
 int st_sequence_finish(st_packed_row *row, const st_instance *encoder, const st_worker *w)

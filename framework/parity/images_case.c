@@ -34,14 +34,14 @@ static int write_spec(st_parity *p, json_t *c, int64_t patches, st_buf *text, st
 {
     st_buf_printf(text,
                   "[stack]\npattern = -\nhidden = 8\nvocab = 8\n[layer.-]\nplugin = swiglu\nwidth = "
-                  "1\n[run]\nprecision = %s\nbackend = cpu\n"
+                  "1\n[run]\nprecision = %s\nbackend = %s\n"
                   "[batch]\ntokens = %lld\nsequences = 1\nimages = 1\npatches = %lld\n[position]\nplugin = "
                   "none\n[optimizer]\nplugin = adamw\n"
                   "[encoder]\nplugin = qwen35_vision\npattern = F\nhidden = 4\npatch = 16\ntemporal_patch = 2\nmerge = "
                   "2\nposition_side = 2\n"
                   "min_pixels = %lld\nmax_pixels = %lld\nimage_mean = 0.5,0.5,0.5\nimage_std = "
                   "0.5,0.5,0.5\n[layer.F]\nplugin = gelu_mlp\nwidth = 1\nbias = yes\n",
-                  st_parity_precision(p), (long long)patches / 4 + 1, (long long)patches,
+                  st_parity_precision(p), p->backend, (long long)patches / 4 + 1, (long long)patches,
                   (long long)json_integer_value(json_object_get(c, "min_pixels")),
                   (long long)json_integer_value(json_object_get(c, "max_pixels")));
     return text->failed ? st_fail(e, ST_E_NOMEM, "no memory for a spec") : ST_OK;

@@ -257,6 +257,7 @@ int st_selftest(st_base *base, st_spec *spec, st_registry *registry, FILE *out, 
     int rc = t.arena ? st_model_build(base, spec, registry, 1, &t.model, d)
                      : st_diags_add(d, &(st_error){.code = ST_E_NOMEM, .message = "no memory"}, NULL, false);
 
+    if (rc == ST_OK) rc = st_spec_check_unused(spec, d);
     if (rc == ST_OK && st_model_dtype(t.model) != ST_F64) {
         rc = st_spec_fail(spec, d, st_spec_get(spec, "run", "precision"), "run it with --set run.precision=f64",
                           "differences need precision = f64");

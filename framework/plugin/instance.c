@@ -104,7 +104,8 @@ int st_instance_create(st_registry *r, st_spec *spec, int kind, const char *name
     }
     out->symbol = !strncmp(section, "layer.", 6) && section[6] && !section[7] ? section[6] : 0;
     const st_table table = {out->plugin->params, out->plugin->n_params, out->plugin->param_size, owner};
-    return st_spec_bind(spec, section, &table, out->self, extra, diags);
+    /* [run] names its plugin by the key backend, one of the host's own */
+    return st_spec_bind(spec, section, &table, out->self, kind == ST_KIND_BACKEND ? NULL : extra, diags);
 }
 
 int st_instance_kernels(st_registry *r, st_instance *i, const st_kernels_for *f, st_error *e)

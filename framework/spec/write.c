@@ -139,9 +139,10 @@ static bool same(const st_param *p, const char *a, const char *b)
     return is;
 }
 
+/* Not by what data comes, nor how ranks exchange theirs. */
 static bool chooses_model(const char *section, const char *key)
 {
-    return !strcmp(key, "plugin") && strncmp(section, "dataset.", 8) != 0;
+    return !strcmp(key, "plugin") && strncmp(section, "dataset.", 8) != 0 && strcmp(section, "parallel") != 0;
 }
 
 static int compare_param(const st_spec *now, const st_spec *then, const st_bound *b, st_difference_fn fn, void *ctx)
