@@ -5,7 +5,7 @@
 #include "attention_sides.h"
 #include <stdio.h>
 
-enum { SPANS = 8, SPOILT = 16 << 20 };
+enum { SPANS = 64, SPOILT = 16 << 20 };
 
 /* ---- cases ---- */
 typedef struct attn_case {
@@ -266,10 +266,15 @@ static void shared_keys(void **state)
 
 static void long_rows(void **state)
 {
-    static const int32_t len[] = {1500, 548};
+    static const int32_t len[] = {1500, 548}, shorter[] = {700, 250, 74};
+    static const int64_t width[] = {64, 72, 80, 128};
     for (int causal = 0; causal < 2; causal++) {
         attn_case c = segments(len, 2, 0, 4, 1, 256, causal);
         each_type(&c);
+        for (int w = 0; w < 4; w++) {
+            c = segments(shorter, 3, 1, 4, 2, width[w], causal);
+            each_type(&c);
+        }
     }
 }
 
@@ -404,6 +409,16 @@ static void time_case(const char *what, const attn_case *c, int32_t type)
     gpu->backend->free(gpu->device, ST_MEM_DEVICE, x.gpu_spans);
 }
 
+static void time_short(int32_t patches, int64_t d) /* 64 pictures */
+{
+    char what[64];
+    int32_t len[SPANS];
+    for (int i = 0; i < SPANS; i++) len[i] = patches;
+    attn_case c = segments(len, SPANS, 0, 16, 16, d, false);
+    snprintf(what, sizeof what, "64 x %d patches, 16 heads, d %lld", (int)patches, (long long)d);
+    time_case(what, &c, ST_BF16);
+}
+
 static void times(void **state)
 {
     static const int32_t text[] = {4096, 4096, 4096, 4096, 4096, 4096, 4096, 4096}, longest[] = {32768};
@@ -417,6 +432,13 @@ static void times(void **state)
     time_case("4096 patches, 16 heads, d 64", &c, ST_BF16);
     c = segments(text, 1, 0, 16, 16, 72, false);
     time_case("4096 patches, 16 heads, d 72", &c, ST_BF16);
+    c = segments(text, 4, 0, 16, 16, 72, false);
+    time_case("4 x 4096 patches, 16 heads, d 72", &c, ST_BF16);
+    time_short(256, 72);
+    time_short(256, 64);
+    time_short(64, 72);
+    c = segments(text, 4, 0, 16, 4, 128, true);
+    time_case("4 x 4096, heads 16 of 4, d 128, causal", &c, ST_BF16);
 }
 
 #define OWN(test) cmocka_unit_test_setup(test, use_own)

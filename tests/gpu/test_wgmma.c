@@ -67,6 +67,8 @@ static void narrow_products_agree(void **state)
 {
     (void)state;
     products_of(64);
+    products_of(72);
+    products_of(80);
 }
 static void products_agree(void **state)
 {

@@ -76,7 +76,8 @@ static __global__ void __launch_bounds__(THREADS) product(const wgmma_product p)
 
 template <int N, int A, int B, int IN_REGISTERS> static int start(const wgmma_product *p)
 {
-    const size_t bytes = sizeof(st_bf16) * (WGMMA_M + N + WGMMA_SPARE) * WGMMA_K;
+    const size_t wide = (N + WGMMA_SPARE + 63) / 64 * 64; /* whole panels */
+    const size_t bytes = sizeof(st_bf16) * (WGMMA_M + wide) * WGMMA_K;
     ST_CUDA_SHARED((product<N, A, B, IN_REGISTERS>), bytes);
     product<N, A, B, IN_REGISTERS><<<1, THREADS, bytes>>>(*p);
     return cudaGetLastError();
@@ -93,7 +94,13 @@ template <int N> static int start_wide(const wgmma_product *p)
 }
 int wgmma_multiply(const wgmma_product *p)
 {
-    return p->n == 64 ? start_wide<64>(p) : p->n == 128 ? start_wide<128>(p) : start_wide<256>(p);
+    switch (p->n) {
+    case 64: return start_wide<64>(p);
+    case 72: return start_wide<72>(p);
+    case 80: return start_wide<80>(p);
+    case 128: return start_wide<128>(p);
+    default: return start_wide<256>(p);
+    }
 }
 const char *wgmma_missing(void)
 {

@@ -90,6 +90,8 @@ template <int LAYOUT> ST_WGMMA_FN uint64_t st_wgmma_tile(const st_bf16 *tile, in
 #define ST_WGMMA_TEXT_32 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
     ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define ST_WGMMA_TEXT_36 ST_WGMMA_TEXT_32 ", %32, %33, %34, %35"
+#define ST_WGMMA_TEXT_40 ST_WGMMA_TEXT_36 ", %36, %37, %38, %39"
 #define ST_WGMMA_TEXT_64 ST_WGMMA_TEXT_32 \
     ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
     ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
@@ -101,6 +103,8 @@ template <int LAYOUT> ST_WGMMA_FN uint64_t st_wgmma_tile(const st_bf16 *tile, in
 #define ST_WGMMA_4(c, n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
 #define ST_WGMMA_16(c, n) ST_WGMMA_4(c, n), ST_WGMMA_4(c, n + 1), ST_WGMMA_4(c, n + 2), ST_WGMMA_4(c, n + 3)
 #define ST_WGMMA_32(c, n) ST_WGMMA_16(c, n), ST_WGMMA_16(c, n + 4)
+#define ST_WGMMA_36(c, n) ST_WGMMA_32(c, n), ST_WGMMA_4(c, n + 8)
+#define ST_WGMMA_40(c, n) ST_WGMMA_36(c, n), ST_WGMMA_4(c, n + 9)
 #define ST_WGMMA_64(c, n) ST_WGMMA_32(c, n), ST_WGMMA_32(c, n + 8)
 #define ST_WGMMA_128(c, n) ST_WGMMA_64(c, n), ST_WGMMA_64(c, n + 16)
 #define ST_WGMMA_BEGIN(N, SUM) \
@@ -126,6 +130,10 @@ template <int LAYOUT> ST_WGMMA_FN uint64_t st_wgmma_tile(const st_bf16 *tile, in
     }
 ST_WGMMA_OF_HELD(64, 32, "%32, %33, %34, %35", "%36", "%37", "%38")
 ST_WGMMA_OF_TILES(64, 32, "%32", "%33", "%34", "%35", "%36")
+ST_WGMMA_OF_HELD(72, 36, "%36, %37, %38, %39", "%40", "%41", "%42")
+ST_WGMMA_OF_TILES(72, 36, "%36", "%37", "%38", "%39", "%40")
+ST_WGMMA_OF_HELD(80, 40, "%40, %41, %42, %43", "%44", "%45", "%46")
+ST_WGMMA_OF_TILES(80, 40, "%40", "%41", "%42", "%43", "%44")
 ST_WGMMA_OF_HELD(128, 64, "%64, %65, %66, %67", "%68", "%69", "%70")
 ST_WGMMA_OF_TILES(128, 64, "%64", "%65", "%66", "%67", "%68")
 ST_WGMMA_OF_HELD(256, 128, "%128, %129, %130, %131", "%132", "%133", "%134")

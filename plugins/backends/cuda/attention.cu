@@ -18,6 +18,15 @@ extern "C" int cuda_run_attention_bwd(const st_queue *q, const cuda_attn *a)
         ST_TRY(cuda_attention_group_dq(q, a));
         return cuda_attention_group_dkv(q, a);
     }
+    if (cuda_attention_narrow_fits(a)) {
+        ST_TRY(cuda_attention_narrow_dq(q, a));
+        return cuda_attention_narrow_dkv(q, a);
+    }
     ST_TRY(cuda_attention_tensor_dq(q, a));
     return cuda_attention_tensor_dkv(q, a);
+}
+
+extern "C" const char *cuda_attention_backward_words(void)
+{
+    return st_cuda_has_wgmma() ? "warpgroup products for heads of at most 128 and of 256" : "warp products";
 }

@@ -20,16 +20,16 @@ struct keys_room {
 DEVICE void load_queries(keys_room *room, int turn, const cuda_attn &a, const attn_walk &w)
 {
     int64_t first = (int64_t)w.q + w.at, end = (int64_t)w.q + w.q_n;
-    group_load<GROUP_TILE>(room->stage[turn].q, a.q, w.head, first, w.q, end);
-    group_load<GROUP_TILE>(room->stage[turn].d_out, a.d_out, w.head, first, w.q, end);
+    group_load<GROUP_TILE, GROUP_COLS>(room->stage[turn].q, a.q, w.head, first, w.q, end);
+    group_load<GROUP_TILE, GROUP_COLS>(room->stage[turn].d_out, a.d_out, w.head, first, w.q, end);
     if (threadIdx.x < GROUP_TILE) attn_load_statistics(room->lse[turn], room->delta[turn], a, w.head, first, end);
     st_copies_commit();
 }
 
 DEVICE void bring(keys_room *room, const cuda_attn &a, st_cuda_faults faults, int low, int high, int kv, attn_walk w)
 {
-    group_load<GROUP_TILE>(room->k, a.k, kv, low, 0, a.k.rows);
-    group_load<GROUP_TILE>(room->v, a.v, kv, low, 0, a.k.rows);
+    group_load<GROUP_TILE, GROUP_COLS>(room->k, a.k, kv, low, 0, a.k.rows);
+    group_load<GROUP_TILE, GROUP_COLS>(room->v, a.v, kv, low, 0, a.k.rows);
     for (int i = 0; w.live; i++) {
         int turn = i & 1;
         if (i >= 2) {
@@ -108,7 +108,7 @@ DEVICE void sum_values(keys_room *room, const cuda_attn &a, st_cuda_faults fault
         int turn = i & 1;
         group_wait(FULL + VALUES + turn);
         st_wgmma_begin();
-        group_scores<GROUP_TILE>(c, room->k, 0, room->stage[turn].q);
+        group_scores<GROUP_TILE, GROUP_COLS>(c, room->k, 0, room->stage[turn].q);
         st_wgmma_commit();
         st_wgmma_wait<1>();
         if (i) group_arrive(EMPTY + VALUES + (turn ^ 1));
@@ -120,13 +120,13 @@ DEVICE void sum_values(keys_room *room, const cuda_attn &a, st_cuda_faults fault
         for (int j = 0; j < 16; j++) room->p[turn][j][thread] = p[j / 4][j % 4];
         group_arrive(P_FULL + turn);
         st_wgmma_begin();
-        group_add(sum, p, room->stage[turn].d_out);
+        group_add<GROUP_COLS>(sum, p, room->stage[turn].d_out);
         st_wgmma_commit();
         attn_next<true>(w, GROUP_TILE, a, faults, low, high);
     }
     st_wgmma_wait<0>();
     st_wgmma_touch<256>(sum);
-    group_store(a.dv, sum, low, kv, 1);
+    group_store<GROUP_COLS>(a.dv, sum, low, kv, 1);
 }
 
 DEVICE void sum_keys(keys_room *room, const cuda_attn &a, st_cuda_faults faults, int low, int high, int kv, attn_walk w)
@@ -138,7 +138,7 @@ DEVICE void sum_keys(keys_room *room, const cuda_attn &a, st_cuda_faults faults,
         int turn = i & 1;
         group_wait(FULL + KEYS + turn);
         st_wgmma_begin();
-        group_scores<GROUP_TILE>(c, room->v, 0, room->stage[turn].d_out);
+        group_scores<GROUP_TILE, GROUP_COLS>(c, room->v, 0, room->stage[turn].d_out);
         st_wgmma_commit();
         st_wgmma_wait<1>();
         if (i) group_arrive(EMPTY + KEYS + (turn ^ 1));
@@ -150,13 +150,13 @@ DEVICE void sum_keys(keys_room *room, const cuda_attn &a, st_cuda_faults faults,
         group_arrive(P_FREE + turn);
         slopes(p, c, room->delta[turn]);
         st_wgmma_begin();
-        group_add(sum, p, room->stage[turn].q);
+        group_add<GROUP_COLS>(sum, p, room->stage[turn].q);
         st_wgmma_commit();
         attn_next<true>(w, GROUP_TILE, a, faults, low, high);
     }
     st_wgmma_wait<0>();
     st_wgmma_touch<256>(sum);
-    group_store(a.dk, sum, low, kv, a.scale);
+    group_store<GROUP_COLS>(a.dk, sum, low, kv, a.scale);
 }
 #endif
 

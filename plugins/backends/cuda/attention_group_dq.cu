@@ -28,16 +28,16 @@ DEVICE void bring(queries_room *room, const cuda_attn &a, st_cuda_faults faults,
                   attn_walk w)
 {
     int kv = head / (int)(a.q.heads / a.k.heads);
-    group_load<BLOCK_Q>(room->q, a.q, head, low, 0, a.q.rows);
+    group_load<BLOCK_Q, GROUP_COLS>(room->q, a.q, head, low, 0, a.q.rows);
     for (int i = 0; w.live; i++) {
         int turn = i & 1;
         int64_t first = (int64_t)w.k + w.at, end = (int64_t)w.k + w.k_n;
         if (i >= 2) wait_for(K_EMPTY + turn, 2);
-        group_load<GROUP_TILE>(room->k[turn], a.k, kv, first, w.k, end);
+        group_load<GROUP_TILE, GROUP_COLS>(room->k[turn], a.k, kv, first, w.k, end);
         st_copies_commit();
         if (i) wait_for(V_EMPTY, 1);
-        else group_load<BLOCK_Q>(room->d_out, a.d_out, head, low, 0, a.q.rows);
-        group_load<GROUP_TILE>(room->v, a.v, kv, first, w.k, end);
+        else group_load<BLOCK_Q, GROUP_COLS>(room->d_out, a.d_out, head, low, 0, a.q.rows);
+        group_load<GROUP_TILE, GROUP_COLS>(room->v, a.v, kv, first, w.k, end);
         st_copies_commit();
         st_copies_wait<1>();
         st_wgmma_tiles_written();
@@ -93,13 +93,13 @@ DEVICE void sum_queries(queries_room *room, const cuda_attn &a, st_cuda_faults f
         int turn = i & 1, seen[2] = {attn_seen(w, a.causal, mine), attn_seen(w, a.causal, mine + 8)};
         group_wait(K_FULL + 2 * half + turn);
         st_wgmma_begin();
-        group_scores<BLOCK_Q>(c, room->q, own, room->k[turn]);
+        group_scores<BLOCK_Q, GROUP_COLS>(c, room->q, own, room->k[turn]);
         st_wgmma_commit();
         st_wgmma_wait<1>();
         if (i) group_arrive(K_EMPTY + 2 * half + (turn ^ 1));
         group_wait(V_FULL + half);
         st_wgmma_begin();
-        group_scores<BLOCK_Q>(dp, room->d_out, own, room->v);
+        group_scores<BLOCK_Q, GROUP_COLS>(dp, room->d_out, own, room->v);
         st_wgmma_commit();
         st_wgmma_wait<1>();
         st_wgmma_touch<64>(c);
@@ -109,13 +109,13 @@ DEVICE void sum_queries(queries_room *room, const cuda_attn &a, st_cuda_faults f
         group_arrive(V_EMPTY + half);
         slopes(ds, c, dp, delta);
         st_wgmma_begin();
-        group_add(sum, ds, room->k[turn]);
+        group_add<GROUP_COLS>(sum, ds, room->k[turn]);
         st_wgmma_commit();
         attn_next<false>(w, GROUP_TILE, a, faults, low, high);
     }
     st_wgmma_wait<0>();
     st_wgmma_touch<256>(sum);
-    group_store(a.dq, sum, low + own, head, a.scale);
+    group_store<GROUP_COLS>(a.dq, sum, low + own, head, a.scale);
 }
 #endif
 

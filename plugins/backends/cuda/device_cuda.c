@@ -46,7 +46,7 @@ static int look_at(cuda_device *d, st_error *error)
 int cuda_run_open(const st_host *host, int ordinal, const st_kernels *kernels, const cuda_self *self,
                   st_device **out, st_error *error)
 {
-    char words[256];
+    char words[768];
     cuda_device *d = calloc(1, sizeof *d);
     if (!d) return host->fail(error, ST_E_NOMEM, __FILE__, __LINE__, "cuda: no memory for the device record");
     d->plans = calloc(CUDA_PLANS, cuda_plan_size());
@@ -95,8 +95,9 @@ void cuda_run_close(st_device *device)
 int cuda_run_describe(const st_device *device, char *out, size_t n)
 {
     const cuda_device *d = (const cuda_device *)device;
-    snprintf(out, n, "%s, %d units, %.0f GiB, kernels for %s, CUDA %d.%d, cuBLASLt %zu, attention forward: %s", d->name, d->units, d->gib,
-             d->archs, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, cublasLtGetVersion(), d->attn_words);
+    snprintf(out, n, "%s, %d units, %.0f GiB, kernels for %s, CUDA %d.%d, cuBLASLt %zu, attention forward: %s, backward: %s",
+             d->name, d->units, d->gib, d->archs, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, cublasLtGetVersion(),
+             d->attn_words, cuda_attention_backward_words());
     return ST_OK;
 }
 

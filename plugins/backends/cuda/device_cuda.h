@@ -24,11 +24,12 @@ typedef struct cuda_device {
     cuda_lane lane[CUDA_LANES];
     cuda_event *events; /* freed on close */
     struct cuda_attn_library *attn_library; /* NULL: own kernels only */
-    char attn_words[160];    /* what computes attention forward */
+    char attn_words[160];    /* what computes attention forward in bf16 */
     struct cuda_plan *plans; /* [CUDA_PLANS], see product_cuda.c */
 } cuda_device;
 
 size_t cuda_plan_size(void);
+const char *cuda_attention_backward_words(void); /* what computes attention backward in bf16 on the current device */
 /* Sets attn_words in any case. */
 #ifdef CUDA_WITH_CUDNN
 void cuda_attn_library_open(cuda_device *, int wanted);

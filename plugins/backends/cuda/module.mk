@@ -32,6 +32,7 @@ cuda_kernels = \
   $(cuda_dir)/attention_group_dkv.cu \
   $(cuda_dir)/attention_group_dq.cu \
   $(cuda_dir)/attention_lists.cu \
+  $(cuda_dir)/attention_narrow.cu \
   $(cuda_dir)/attention_plain.cu \
   $(cuda_dir)/copy.cu \
   $(cuda_dir)/finish.cu \
