@@ -54,6 +54,7 @@ int st_checkpoint_load(const char *dir, st_model *, int optimizer, st_error *);
 
 /* Weights in HuggingFace names from one file or an index of shards into an open model; what is missing or left over
  * is named. The log (NULL: none) is told what is odd: a wrong total size, prediction depths declared but not there. */
+int st_checkpoint_look_at_hf(const char *dir, st_error *); /* whether there are files that can be read; names, no values */
 int st_checkpoint_load_hf(const char *dir, st_model *, st_log *, st_error *);
 /* The same from files that together are one model. */
 int st_checkpoint_load_hf_files(const char *const *paths, int n, st_model *, st_log *, st_error *);

@@ -250,6 +250,15 @@ static int load_all(st_shards *file, const char *dir, st_model *m, st_log *log, 
     return rc;
 }
 
+int st_checkpoint_look_at_hf(const char *dir, st_error *e)
+{
+    st_shards *file;
+
+    ST_TRY(st_shards_open(dir, &file, e));
+    st_shards_close(file);
+    return ST_OK;
+}
+
 int st_checkpoint_load_hf(const char *dir, st_model *m, st_log *log, st_error *e)
 {
     st_shards *file;

@@ -32,11 +32,13 @@ static void print_usage(FILE *to)
 
 static int unknown(const char *name)
 {
+    static const char *const options[] = {"--help", "--version"};
     const char *names[ST_COUNT(commands)], *nearest;
+    bool option = name[0] == '-';
 
     for (size_t i = 0; i < ST_COUNT(commands); i++) names[i] = commands[i].name;
-    nearest = st_nearest(name, names, ST_COUNT(commands));
-    fprintf(stderr, "strata: there is no command '%s'", name);
+    nearest = option ? st_nearest(name, options, ST_COUNT(options)) : st_nearest(name, names, ST_COUNT(commands));
+    fprintf(stderr, "strata: there is no %s '%s'", option ? "option" : "command", name);
     if (nearest) fprintf(stderr, "; did you mean '%s'?", nearest);
     fputs("\nTry 'strata --help'.\n", stderr);
     return CLI_USAGE;

@@ -150,6 +150,20 @@ static int bind_shared_once(st_loader *l, st_diags *d)
 
 /* ---- the data set ---- */
 
+/* A message that begins "KEY = " is about that key. */
+static int refused(const st_loader *l, const st_error *e, st_diags *d)
+{
+    const st_spec *spec = l->context.spec;
+    const char *words = e->code ? e->message : "the data set cannot be opened", *end = strstr(words, " = ");
+    char key[64];
+
+    snprintf(key, sizeof key, "%.*s", end ? (int)(end - words) : 0, words);
+    if (*key && st_spec_param(spec, l->section, key))
+        return st_spec_fail_key(spec, d, l->section, key, e->hint, "[%s] %s", l->section, words);
+    return st_spec_fail_section(spec, d, l->section, e->hint, "[%s] %s%s%s", l->section, e->file, e->file[0] ? ": " : "",
+                                words);
+}
+
 static int open_dataset(st_loader *l, const char *split, st_diags *d)
 {
     st_error e = {0};
@@ -162,9 +176,7 @@ static int open_dataset(st_loader *l, const char *split, st_diags *d)
         return st_spec_fail_section(l->context.spec, d, l->section, "use a data set with records",
                                     "[%s] the data set '%s' is a stream: not offered", l->section, plugin->name);
     int rc = ops->open ? ops->open(l->instance.self, &w, split) : ST_OK;
-    if (rc != ST_OK)
-        return st_spec_fail_section(l->context.spec, d, l->section, e.hint, "[%s] %s%s%s", l->section, e.file,
-                                    e.file[0] ? ": " : "", e.code ? e.message : "the data set cannot be opened");
+    if (rc != ST_OK) return refused(l, &e, d);
     l->opened = 1;
     l->count = ops->count(l->instance.self);
     return ST_OK;

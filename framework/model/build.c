@@ -333,6 +333,7 @@ static int build(st_model *m, st_diags *d)
     int first = model_bind_run(m, d), stale;
 
     if (first == ST_OK) first = model_bind_backend(m, d);
+    else model_look_at_backend(m, d);
     first = keep_first(first, model_bind_keys(m, d));
     m->host = model_add_part(m, 0, "", "stack", NULL, NULL);
     if (!m->host) return ST_E_NOMEM;

@@ -101,6 +101,14 @@ static int bind_types(st_model *m, const char *words, st_diags *d)
     return m->choice ? ST_OK : ST_E_NOMEM;
 }
 
+void model_look_at_backend(st_model *m, st_diags *d)
+{
+    const char *name = m->run_keys.backend;
+    st_instance in;
+
+    if (name && strcmp(name, "auto")) (void)st_instance_create(m->registry, m->spec, ST_KIND_BACKEND, name, "run", &in, d);
+}
+
 int model_bind_backend(st_model *m, st_diags *d)
 {
     char words[600] = "";

@@ -80,7 +80,7 @@ static const st_param part_params[] = {
 
 static int bind(st_model *m, const char *section, const st_param *params, uint32_t n, void *keys, st_diags *d)
 {
-    st_table t = {params, n, sizeof *params, "the model"};
+    st_table t = {params, n, sizeof *params, NULL};
     return st_spec_bind(m->spec, section, &t, keys, NULL, d);
 }
 #define BIND(section, table, keys) bind(m, section, table, ST_COUNT(table), keys, d)

@@ -22,7 +22,9 @@ int model_take_mesh(st_model *m, st_diags *d)
         return st_spec_fail_key(m->spec, d, "parallel", key, "another number of ranks, or other keys of [parallel]",
                                 "%s", e.message);
     if (rows % cut.data.size)
-        return st_spec_fail_key(m->spec, d, "batch", "rows", "a multiple: every rank takes as many rows of a step",
+        return st_spec_fail_key(m->spec, d, "batch", "rows",
+                                st_arena_printf(m->arena, "--set batch.rows=%d, or another multiple: every rank takes as "
+                                                "many rows of a step", cut.data.size),
                                 "rows = %lld do not divide over the %d ranks of group data", (long long)rows,
                                 cut.data.size);
     m->mesh = cut;

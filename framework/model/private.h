@@ -40,6 +40,7 @@ enum { FAMILY_NONE = 0, FAMILY_QWEN35 };
 enum { INIT_HF = 0, INIT_FAN_IN, INIT_MEGATRON_SCALED };
 int model_bind_run(st_model *, st_diags *);
 int model_choose_device(st_model *, int count, const char **from, st_error *); /* -> m->ordinal, and who said so */
+void model_look_at_backend(st_model *, st_diags *); /* when [run] has other mistakes */
 int model_bind_backend(st_model *, st_diags *); /* choose.c: behind it facts, ops and types are known */
 int model_bind_keys(st_model *, st_diags *);
 int model_bind_part(st_model *, const char *section, part_keys *, st_diags *);

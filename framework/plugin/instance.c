@@ -63,6 +63,7 @@ static int unknown(const st_registry *r, st_spec *spec, int kind, const char *na
 
     for (int k = ST_KIND_BACKEND; k <= ST_KIND_OPTIMIZER && !other; k++)
         if (st_registry_find(r, k, name)) other = st_kind_name(k);
+    if (kind == ST_KIND_BACKEND && !strcmp(name, "gpu") && st_registry_find(r, kind, "cuda")) nearest = "cuda";
     snprintf(hint, sizeof hint, "did you mean %s?", nearest ? nearest : "");
     return other ? refuse(r, spec, kind, section, nearest ? hint : NULL, diags, "plugin %s is of kind %s, not %s", name,
                           other, st_kind_name(kind))

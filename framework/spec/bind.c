@@ -31,7 +31,7 @@ static void warn(binding *b, const st_value *v, const char *hint, const char *fm
 static void owner_bug(binding *b, const st_param *p, const char *what)
 {
     st_error e = {0};
-    note(b, st_fail(&e, ST_E_INTERNAL, "%s: parameter \"%s\": %s", b->owner, p->key ? p->key : "?", what));
+    note(b, st_fail(&e, ST_E_INTERNAL, "%s: parameter \"%s\": %s", b->owner ? b->owner : b->section, p->key ? p->key : "?", what));
     st_diags_add(b->diags, &e, NULL, false);
 }
 
@@ -87,8 +87,8 @@ static void set_from_default(binding *b, const st_param *p)
     const char *text = p->def;
     if (p->flags & ST_PF_REQUIRED) {
         snprintf(hint, sizeof hint, "%.100s: %.150s", p->key, p->help ? p->help : "");
-        note(b, st_spec_fail_section(b->spec, b->diags, b->section, hint, "[%s] needs the key \"%s\" (%s)", b->section,
-                                     p->key, b->owner));
+        note(b, st_spec_fail_section(b->spec, b->diags, b->section, hint, "[%s] needs the key \"%s\"%s%s%s", b->section,
+                                     p->key, b->owner ? " (" : "", b->owner ? b->owner : "", b->owner ? ")" : ""));
         return;
     }
     if (!text || (p->flags & ST_PF_OBSOLETE)) return;
@@ -128,7 +128,7 @@ int st_spec_bind(st_spec *spec, const char *section, const st_table *table, void
                  st_diags *diags)
 {
     binding b = {.spec = spec, .diags = diags, .section = section, .instance = instance};
-    b.owner = table->owner ? table->owner : section;
+    b.owner = table->owner;
     st_spec_know(spec, section, NULL);
     for (; extra && *extra; extra++)
         (void)st_spec_get(spec, section, *extra); /* its reader takes it; here it is known */

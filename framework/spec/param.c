@@ -157,6 +157,33 @@ static bool set_floats(const st_param *p, const char *text, st_floats *out, char
     return true;
 }
 
+/* What is often written in place of one number: a list, a comma for the point, a percentage, 1e3 for a whole one. */
+static void hint_for_number(const st_param *p, const char *text, char hint[256])
+{
+    size_t n = strlen(text);
+    char copy[64], point[32];
+    char *comma;
+    double v;
+
+    if (n >= sizeof copy) return;
+    memcpy(copy, text, n + 1);
+    if ((comma = strchr(copy, ','))) {
+        *comma = '.';
+        if (p->type == ST_P_FLOAT && st_parse_float(copy, &v, NULL)) snprintf(hint, 256, "write %s: the point is a dot", copy);
+        else snprintf(hint, 256, "one number is needed, this is a list");
+        return;
+    }
+    if (n && copy[n - 1] == '%') {
+        copy[n - 1] = '\0';
+        if (!st_parse_float(copy, &v, NULL)) return;
+        st_format_float(v / 100, point);
+        if (p->type == ST_P_FLOAT) snprintf(hint, 256, "write %s for %s", point, text);
+        return;
+    }
+    if (p->type == ST_P_INT && st_parse_float(copy, &v, NULL) && v == floor(v) && fabs(v) < 1e15)
+        snprintf(hint, 256, "write %.0f", v);
+}
+
 bool st_param_set(const st_param *p, const char *text, void *instance, char why[256], char hint[256])
 {
     void *field = (char *)instance + p->offset;
@@ -181,6 +208,7 @@ bool st_param_set(const st_param *p, const char *text, void *instance, char why[
         return true;
     }
     snprintf(why, 256, "%s", phrase);
+    hint_for_number(p, text, hint);
     return false;
 }
 

@@ -19,11 +19,27 @@ int st_spec_fail(const st_spec *s, st_diags *diags, const st_value *v, const cha
     return rc;
 }
 
-/* A section made by --set alone is shown at its first key. */
+/* The symbol of a pattern, or the blocks, that ask for a section [layer.X]; false: nothing asks for it. */
+static bool place_of_symbol(const st_spec *s, const char *section, st_place *at)
+{
+    const st_entry *e = st_spec_find((st_spec *)s, "stack", "pattern");
+    const char *symbol = strncmp(section, "layer.", 6) || !section[6] || section[7] ? NULL : section + 6;
+    const char *found = symbol && e ? strchr(e->v.text, *symbol) : NULL;
+    int32_t column = found ? (int32_t)(found - e->v.text) : 0;
+
+    if (symbol && !found) e = st_spec_find((st_spec *)s, "stack", "blocks");
+    if (!symbol || !e) return false;
+    *at = place_of(s, &e->v, e->v.column + column);
+    return true;
+}
+
+/* A section made by --set alone is shown at its first key, one that is not there where it is asked for. */
 static st_place place_of_section(const st_spec *s, const char *section)
 {
     const st_section *x = st_spec_section((st_spec *)s, section, false);
+    st_place at;
     if (x && x->file) return (st_place){x->file, x->line, x->column, x->line_text};
+    if (!(x && x->n_values) && place_of_symbol(s, section, &at)) return at;
     return place_of(s, x && x->n_values ? x->value[0] : NULL, 0);
 }
 
@@ -105,20 +121,26 @@ static int unknown_key(const st_spec *s, const st_section *x, const st_value *v,
     return st_spec_fail(s, diags, &at, hint, "[%s] has no key \"%s\"", x->name, v->key);
 }
 
-static int unknown_section(const st_spec *s, const st_section *x, st_diags *diags)
+/* The nearest name of a section that is read; absent: of those that the spec does not have. */
+static const char *nearest_section(const st_spec *s, const char *to, bool absent)
 {
-    const char *name[256], *near;
-    char hint[256] = "";
+    const char *name[256];
     int n = 0;
     for (int i = 0; i < s->n_sections && n < (int)ST_COUNT(name); i++)
-        if (s->section[i]->known) name[n++] = s->section[i]->name;
-    near = diags->errors < ST_DIAGS_MAX ? st_nearest(x->name, name, n) : NULL;
+        if (s->section[i]->known && !(absent && s->section[i]->present)) name[n++] = s->section[i]->name;
+    return st_nearest(to, name, n);
+}
+
+static int unknown_section(const st_spec *s, const st_section *x, st_diags *diags)
+{
+    char hint[256] = "";
+    const char *near = diags->errors < ST_DIAGS_MAX ? nearest_section(s, x->name, false) : NULL;
     if (near) snprintf(hint, sizeof hint, "did you mean [%s]?", near);
     return st_spec_fail_section(s, diags, x->name, hint, "nothing reads the section [%s]", x->name);
 }
 
-/* After an error some readers did not get their turn, and what they would have read is no mistake: then only a slip of
- * a known name is told. */
+/* After an error some readers did not get their turn, and what they would have read is no mistake: then only a slip is
+ * told, of a known key, or of a section that is read and is not there. */
 static bool is_slip(const st_section *x, const st_value *v)
 {
     return st_nearest(v->key, x->key, x->n_keys) != NULL;
@@ -132,7 +154,7 @@ int st_spec_check_unused(const st_spec *s, st_diags *diags)
         const st_section *x = s->section[i];
         if (!x->present) continue;
         if (!x->known) {
-            code = complete ? unknown_section(s, x, diags) : ST_OK;
+            code = complete || nearest_section(s, x->name, true) ? unknown_section(s, x, diags) : ST_OK;
             if (rc == ST_OK) rc = code;
             continue;
         }

@@ -79,7 +79,7 @@ int st_spec_check_unused(const st_spec *, st_diags *);
 typedef struct st_table {
     const st_param *params;
     uint32_t n, param_size;
-    const char *owner; /* "plugin attention 0.1" */
+    const char *owner; /* "plugin attention 0.1"; NULL: the host */
 } st_table;
 /* Writes defaults, then values, into instance. Strings live in the spec's arena. ST_P_PATH: joined to the folder it
  * counts from. extra: further keys the section may hold ("plugin"), NULL-terminated. PF_SHARED keys fall back to

@@ -56,7 +56,7 @@ static const st_param log_params[] = {
 
 #define BIND(section, table, field) \
     do { \
-        st_table t = {table, ST_COUNT(table), sizeof(st_param), "the training loop"}; \
+        st_table t = {table, ST_COUNT(table), sizeof(st_param), NULL}; \
         int rc = st_spec_bind(spec, section, &t, &c->field, NULL, d); \
         if (rc != ST_OK && first == ST_OK) first = rc; \
     } while (0)

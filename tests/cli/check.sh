@@ -76,6 +76,12 @@ must 'a backend that is nowhere is shown in its place' exits 1 \
     'backend.ini:3:11: error: [run] there is no backend plugin tpu' "$strata" check backend.ini
 must 'a plugin of [run] is no key beside its backend' exits 1 '[run] has no key "plugin"' "$strata" check "$good" \
     --set run.plugin=foo
+sed 's/^\[schedule\]/[shedule]/; s/^\[layer\.-\]/[layers.-]/' "$good" > slips.ini
+must 'a section misspelt is told beside what lacks in it' exits 1 'did you mean [schedule]?' "$strata" check slips.ini
+must 'each of them' exits 1 'did you mean [layer.-]?' "$strata" check slips.ini
+must 'and what a symbol needs, at the symbol' exits 1 'slips.ini:5:10: error: [layer.-] needs' "$strata" check slips.ini
+must 'a precision does not hide a backend' exits 1 'there is no backend plugin tpu' "$strata" check "$good" \
+    --set run.backend=tpu --set run.precision=fp16
 must 'and in an override' exits 1 '--set: error: [run] there is no backend plugin tpu' "$strata" check "$good" \
     --set run.backend=tpu
 for key in run.backend optimizer.plugin dataset.train.plugin; do

@@ -55,5 +55,6 @@ must 'a missing file is refused' exits 1 'does not exist' "$strata" inspect ./no
 must 'an unknown format is wrong usage' exits 2 "'xml'" "$strata" inspect mrope --format=xml
 must 'an unknown kind is wrong usage' exits 2 "'lair'" "$strata" inspect mrope --kind=lair
 must 'nothing to inspect is wrong usage' exits 2 'or --symbol' "$strata" inspect
+must 'an option misspelt is no command' exits 2 "there is no option '--verison'; did you mean '--version'?" "$strata" --verison
 must 'a full disk is a failure' exits 3 'standard output' sh -c '"$0" --help > /dev/full' "$strata"
 tap_done

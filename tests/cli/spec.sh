@@ -88,7 +88,7 @@ must 'null is as if the key were not there' writes 'norm_eps = 1e-06'
 
 # ---- folders that a spec can hardly name ----
 broken=$(printf 'two\nlines\there')
-mkdir "$broken" && cp "$golden" "$broken/config.json" && : > "$broken/model.safetensors"
+mkdir "$broken" && cp "$golden" "$broken/config.json" && printf '\002\0\0\0\0\0\0\0{}' > "$broken/model.safetensors"
 must 'a name of two lines' "$strata" spec from-hf "$broken" -o lines.ini
 must 'is written so that it can be read' exits 0 'name = (several lines)' "$strata" check lines.ini --explain
 odd=$(printf 'esc\033here')

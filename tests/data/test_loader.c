@@ -442,8 +442,8 @@ static void spec_mistakes(void **state)
         {"[data]\non_bad = perhaps\n" IDS, "perhaps", 2, NULL, 700},
         {"[dataset.train]\nplugin = mock\nimages = 1\n", "no [tokenizer]", 1, NULL, 700},
         {"[dataset.train]\nplugin = nothing\n", "nothing", 2, NULL, 700},
-        {"[dataset.train]\nplugin = mock\nmin_tokens = 9\nmax_tokens = 3\n", "min_tokens", 1, NULL, 700},
-        {TOKENIZER "[dataset.train]\nplugin = cord_v2\npath = nowhere\n", "metadata.jsonl", 3, NULL, 700},
+        {"[dataset.train]\nplugin = mock\nmin_tokens = 9\nmax_tokens = 3\n", "min_tokens", 3, NULL, 700},
+        {TOKENIZER "[dataset.train]\nplugin = cord_v2\npath = nowhere\n", "metadata.jsonl", 5, NULL, 700},
         {TOKENIZER "[dataset.train]\nplugin = cord_v2\n", "path", 3, NULL, 700},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {

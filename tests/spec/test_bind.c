@@ -164,7 +164,11 @@ static void wrong_values(void **state)
     refuse("heads = 1025", 9, "[layer.*] heads = 1025: must lie between 1 and 1024 heads", "heads: query heads");
     refuse("heads = -1", 9, "[layer.*] heads = -1: must lie between 1 and 1024 heads", "heads: query heads");
     refuse("heads = 3.7", 9, "[layer.*] heads = 3.7: not a whole number", "heads: query heads");
-    refuse("heads = 1e3", 9, "[layer.*] heads = 1e3: not a whole number", "heads: query heads");
+    refuse("heads = 1e3", 9, "[layer.*] heads = 1e3: not a whole number", "write 1000");
+    refuse("heads = 4, 8", 9, "[layer.*] heads = 4, 8: trailing characters after the number (suffixes are k, M, G)",
+           "one number is needed, this is a list");
+    refuse("eps = 0,25", 7, "[layer.*] eps = 0,25: trailing characters after the number", "write 0.25: the point is a dot");
+    refuse("eps = 5%", 7, "[layer.*] eps = 5%: trailing characters after the number", "write 0.05 for 5%");
     refuse("heads =", 8, "[layer.*] heads = : empty, a whole number is needed", "heads: query heads");
     refuse("limit = 0", 9, "[layer.*] limit = 0: must be at least 1", "");
     refuse("window = 99999999999999999999", 10, "[layer.*] window = 99999999999999999999: does not fit in 64 bits", "");

@@ -78,8 +78,11 @@ must 'a tensor that is missing is named' exits 1 'no tensor layers.4.' run x --s
     --set 'stack.pattern=G-*-*-'
 must 'a tensor that is left over is named' exits 1 'the model has no place for tensor layers.3.' \
     run x --set checkpoint.from=a --set 'stack.pattern=G-*'
-must 'a checkpoint that is not there is named' exits 3 'nowhere/state.json: cannot open' \
+must 'a checkpoint that is not there is named' exits 1 '[checkpoint] from: nowhere/state.json: cannot open' \
     run x --set checkpoint.from=nowhere
+must 'with its place' exits 1 '--set: error: [checkpoint] from' "$strata" check micro.ini --set checkpoint.from=nowhere
+must 'so are published weights' exits 1 '--set: error: [checkpoint] from_hf: nowhere' \
+    "$strata" check micro.ini --set checkpoint.from_hf=nowhere
 must 'none of these made a folder' test ! -e x
 
 # ---- damaged checkpoints ----

@@ -293,7 +293,7 @@ static void other_published_weights_are_refused(void **state)
     assert_non_null(strstr(e.message, "no tensor model.language_model.layers.4."));
     assert_int_equal(train(f, spec, "out", SETS(from, "layer.-.width=64"), &e, NULL), ST_E_CONFIG);
     assert_non_null(strstr(e.message, "[128,64], weight layers.1."));
-    assert_int_equal(train(f, spec, "out", SETS("checkpoint.from_hf=/nowhere"), &e, NULL), ST_E_IO);
+    assert_int_equal(train(f, spec, "out", SETS("checkpoint.from_hf=/nowhere"), &e, NULL), ST_E_CONFIG);
     assert_false(st_path_exists(in_folder(f, "out")));
 }
 

@@ -23,7 +23,8 @@ typedef struct st_sample {          /* memory: the worker's arena, static, or th
 } st_sample;
 typedef struct st_dataset_ops {
     uint32_t size, pad;
-    int (*open)(void *self, const st_worker *, const char *split);              /* may read files; no network                 */
+    int (*open)(void *self, const st_worker *, const char *split);              /* may read files; no network. A failure whose words
+                                                                                 * begin "KEY = " is shown at that key        */
     int64_t (*count)(const void *self);                                         /* -1: stream                                 */
     int (*get)(const void *self, const st_worker *, int64_t index, st_sample *); /* same answer for ever; ST_E_DATA: set aside */
     int (*next)(void *self, const st_worker *, st_sample *);                    /* ST_CAP_STREAM; one thread                  */

@@ -73,8 +73,8 @@ static int find_file(struct cord *m, const st_worker *w, const char *split)
     if (!f) {
         int why = errno;
         free(folder);
-        return ST_WORKER_FAIL(w, ST_E_NOTFOUND, "no metadata.jsonl in %s/%s or %s: %s", m->path, split ? split : "",
-                              m->path, strerror(why));
+        return ST_WORKER_FAIL(w, ST_E_NOTFOUND, "path = %s: no metadata.jsonl in it or in its folder %s: %s", m->path,
+                              split ? split : "(none)", strerror(why));
     }
     m->folder = realpath(folder, NULL);
     m->within = realpath(m->root ? m->root : m->path, NULL);
