@@ -62,7 +62,17 @@ int st_checkpoint_load_hf_files(const char *const *paths, int n, st_model *, st_
 void st_weight_part(const st_model_weight *, const st_file_name *, const double *whole, double *part);
 int64_t st_weight_part_count(const st_model_weight *, const st_file_name *);
 
+/* Weights of an open model as one safetensors file in HuggingFace's names and shapes; ST_BF16 or ST_F32. ST_E_UNSUPPORTED: a weight
+ * has no such name. */
+int st_checkpoint_export(const char *path, st_model *, int32_t dtype, st_error *);
+/* config.json and preprocessor_config.json as the family has them, for a built model; *why: what it has that the family has not, and
+ * then there are none. With a tokenizer.json (path; NULL: none) also the ids of what stands for pictures. */
+int st_hf_config_write(const char *dir, const st_spec *, const st_model *, const char *tokenizer, st_arena *, const char **why,
+                       st_error *);
+
 /* private to this room */
+/* Side and frames of the patches of the family's encoder; 0: the model has none. */
+void st_hf_patches(const st_model *, int64_t *side, int64_t *frames);
 const char *st_checkpoint_file(int optimizer); /* "model.safetensors", "optimizer.safetensors" */
 int st_checkpoint_write_state(const char *dir, const st_model *, const st_checkpoint_state *, st_arena *, st_error *);
 int st_remove_folder(const char *dir, st_error *); /* with what is in it; one that is not there is no mistake */

@@ -5,18 +5,12 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/family.h"
+#include "checkpoint/view.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What a file tensor can hold of a weight, the whole or one entry of dimension 0, seen as [outer, rows, inner] around
- * its section dimension. */
-typedef struct view {
-    int64_t at, outer, rows, inner;
-    bool leads;
-} view; /* leads: nothing stands before the rows */
-
-static view view_of(const st_model_weight *w, const st_file_name *f)
+view view_of(const st_model_weight *w, const st_file_name *f)
 {
     int32_t first = f->entry >= 0, dim = w->sec_dim > first ? w->sec_dim : first;
     view v = {0, 1, w->dim[dim], 1, dim == first};
@@ -32,13 +26,6 @@ int64_t st_weight_part_count(const st_model_weight *w, const st_file_name *f)
     view v = view_of(w, f);
 
     return v.outer * f->n * v.inner;
-}
-
-/* Runs of a weight that one after the other are what the tensor holds. */
-static int64_t run_length(const view *v, const st_file_name *f) { return f->n * v->inner; }
-static int64_t run_at(const view *v, const st_file_name *f, int64_t o)
-{
-    return v->at + (o * v->rows + f->first) * v->inner;
 }
 
 void st_weight_part(const st_model_weight *w, const st_file_name *f, const double *whole, double *part)

@@ -77,6 +77,8 @@ int st_model_file_names(const st_model *, const char *layout, const st_host_maps
                         const st_file_name **);
 enum { ST_READ_WEIGHT = 1, ST_READ_GRAD };
 int st_model_read(st_model *, int32_t weight, int what, double *out, st_error *);          /* count elements */
+/* Elements [first, first + n) of its master. */
+int st_model_read_at(st_model *, int32_t weight, int64_t first, double *out, int64_t n, st_error *);
 int st_model_write(st_model *, int32_t weight, const double *in, st_error *);             /* master and run copy */
 /* The same for elements [first, first + n) of it, so that a large weight need not be in memory twice. */
 int st_model_write_at(st_model *, int32_t weight, int64_t first, const double *in, int64_t n, st_error *);

@@ -358,6 +358,25 @@ int st_model_read(st_model *m, int32_t weight, int what, double *out, st_error *
     return model_read_tensor(m, t, out, m->weights[weight]->pub.count, e);
 }
 
+static int check_elements(const st_model *m, int32_t weight, int64_t first, int64_t n, st_error *e)
+{
+    ST_TRY(check_weight(m, weight, e));
+    const st_model_weight *w = &m->weights[weight]->pub;
+    if (first >= 0 && n >= 0 && first <= w->count - n) return ST_OK;
+    return st_fail(e, ST_E_INTERNAL, "elements %lld to %lld of %s, which has %lld", (long long)first, (long long)(first + n),
+                   w->path, (long long)w->count);
+}
+
+int st_model_read_at(st_model *m, int32_t weight, int64_t first, double *out, int64_t n, st_error *e)
+{
+    st_tensor t;
+
+    ST_TRY(check_elements(m, weight, first, n, e));
+    t = model_master_tensor(m, m->weights[weight]);
+    t.data = (char *)t.data + (size_t)first * st_dtype_size(t.dtype);
+    return model_read_tensor(m, t, out, n, e);
+}
+
 int st_model_write(st_model *m, int32_t weight, const double *in, st_error *e)
 {
     ST_TRY(check_weight(m, weight, e));
@@ -366,11 +385,7 @@ int st_model_write(st_model *m, int32_t weight, const double *in, st_error *e)
 
 int st_model_write_at(st_model *m, int32_t weight, int64_t first, const double *in, int64_t n, st_error *e)
 {
-    ST_TRY(check_weight(m, weight, e));
-    const st_model_weight *w = &m->weights[weight]->pub;
-    if (first < 0 || n < 0 || first > w->count - n)
-        return st_fail(e, ST_E_INTERNAL, "elements %lld to %lld of %s, which has %lld", (long long)first,
-                       (long long)(first + n), w->path, (long long)w->count);
+    ST_TRY(check_elements(m, weight, first, n, e));
     return model_write_weight(m, m->weights[weight], first, in, n, e);
 }
 
