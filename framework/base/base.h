@@ -53,6 +53,7 @@ bool st_parse_int(const char *text, int64_t *out, const char **why);  /* -12, 4k
 bool st_parse_float(const char *text, double *out, const char **why); /* finite only */
 bool st_parse_size(const char *text, int64_t *out, const char **why); /* 512MiB, 2GiB, 1000 */
 void st_format_float(double, char out[32]);                            /* shortest text that reads back the same */
+bool st_ends_with(const char *text, const char *end);
 bool st_utf8_valid(const char *, size_t, size_t *bad_at);
 size_t st_control(const char *, size_t); /* bytes of the control character it begins with, the last is its code; 0: none, or a tab */
 bool st_is_text(const char *, size_t, size_t *bad_at); /* UTF-8 without control characters but line feeds and tabs */

@@ -164,6 +164,12 @@ bool st_utf8_valid(const char *text, size_t n, size_t *bad_at)
     return true;
 }
 
+bool st_ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && !strcmp(text + n - k, end);
+}
+
 size_t st_control(const char *text, size_t n)
 {
     const unsigned char *c = (const unsigned char *)text;

@@ -25,12 +25,6 @@ typedef struct export {
 /* A_log and dt_bias stay f32 in files of bf16, as they are computed with. */
 static int32_t type_of(const export *x, const st_model_weight *w) { return w->flags & ST_W_ACC ? ST_F32 : x->dtype; }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), k = strlen(end);
-    return n >= k && !strcmp(text + n - k, end);
-}
-
 /* The family's convolutions have a dimension of one channel, and its patches those of a picture. */
 static int32_t shape_of(const export *x, const st_model_weight *w, const st_file_name *f, int64_t dim[8])
 {
@@ -38,12 +32,12 @@ static int32_t shape_of(const export *x, const st_model_weight *w, const st_file
     int32_t nd = 0, first = f->entry >= 0, rows = w->sec_dim > first ? w->sec_dim : first;
 
     for (int i = first; i < w->nd; i++) dim[nd++] = i == rows ? f->n : w->dim[i];
-    if (ends_with(f->file_name, "conv1d.weight") && nd == 2) {
+    if (st_ends_with(f->file_name, "conv1d.weight") && nd == 2) {
         dim[2] = dim[1];
         dim[1] = 1;
         return 3;
     }
-    if (ends_with(f->file_name, "patch_embed.proj.weight") && nd == 2 && pixels && dim[1] == rgb * pixels) {
+    if (st_ends_with(f->file_name, "patch_embed.proj.weight") && nd == 2 && pixels && dim[1] == rgb * pixels) {
         dim[1] = rgb;
         dim[2] = x->frames;
         dim[3] = dim[4] = x->side;

@@ -115,12 +115,6 @@ static int load_weight(const load *l, st_model *m, int32_t index, const st_model
                    (long long)filled, (long long)w->count);
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), k = strlen(end);
-    return n >= k && !strcmp(text + n - k, end);
-}
-
 static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
 static bool is_named(const load *l, const char *name)
@@ -134,7 +128,7 @@ static int check_tied_head(const load *l, st_error *e)
     const st_file_tensor *head = st_shards_find(l->file, "lm_head.weight"), *embed = NULL;
 
     for (int i = 0; i < l->n && !embed; i++)
-        if (ends_with(l->names[i].file_name, "embed_tokens.weight"))
+        if (st_ends_with(l->names[i].file_name, "embed_tokens.weight"))
             embed = st_shards_find(l->file, l->names[i].file_name);
     if (!head || !embed || is_named(l, head->name)) return ST_OK;
     if (head->dtype == embed->dtype && head->bytes == embed->bytes && !memcmp(head->data, embed->data, head->bytes))

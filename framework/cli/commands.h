@@ -17,6 +17,7 @@
     X("data", cli_data, "show a sample as it is trained") \
     X("tokenize", cli_tokenize, "text to token ids") \
     X("spec", cli_spec, "write a spec from a published model's config.json") \
+    X("eval", cli_eval, "evaluate a checkpoint on held-out samples") \
     X("export", cli_export, "write a checkpoint as transformers reads it") \
     X("inspect", cli_inspect, "print a plugin's parameters and capabilities") \
     X("plugins", cli_plugins, "list all plugins, where they were searched and which wins") \

@@ -6,6 +6,7 @@ strata_SOURCES = \
   framework/cli/commands.h \
   framework/cli/common.c \
   framework/cli/data.c \
+  framework/cli/eval.c \
   framework/cli/export.c \
   framework/cli/inspect.c \
   framework/cli/inspect.h \

@@ -9,13 +9,6 @@
 
 #define ROUTER ".mlp.gate.weight" /* what a router's name in the file ends with */
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), k = strlen(end);
-
-    return n >= k && strcmp(text + n - k, end) == 0;
-}
-
 /* ---- router logits of all samples ---- */
 
 typedef struct seen { st_parity *p; const st_parity_samples *s; int32_t layers; st_error *error; int rc; } seen;
@@ -61,7 +54,7 @@ static int compare_loss(st_parity *p, int32_t i, const st_step_result *r, st_err
     snprintf(key, sizeof key, "s%d.aux_loss", i);
     ST_TRY(st_parity_take(p, key, 1, &want, e));
     for (int32_t k = 0; k < r->n_metrics; k++)
-        if (r->metrics[k].valid && ends_with(r->metrics[k].name, ".balance_loss"))
+        if (r->metrics[k].valid && st_ends_with(r->metrics[k].name, ".balance_loss"))
             return st_parity_compare(p, key, want, &r->metrics[k].value, 1, ST_BY_NORM, st_parity_gate(p, ST_PARITY_LOSS_F32), e);
     return st_fail(e, ST_E_INTERNAL, "%s: no layer reported its balance loss", p->dir);
 }
@@ -106,7 +99,7 @@ static int compare_sample(st_parity *p, const st_parity_samples *s, int32_t i, s
     ST_TRY(st_model_gradients(m, (const st_packed_row *const *)&row, 1, &r, e));
     ST_TRY(compare_loss(p, i, &r, e));
     for (int k = 0; i == 0 && k < n; k++)
-        if (ends_with(names[k].file_name, ROUTER)) ST_TRY(compare_gradient(p, m, &names[k], coef, e));
+        if (st_ends_with(names[k].file_name, ROUTER)) ST_TRY(compare_gradient(p, m, &names[k], coef, e));
     return ST_OK;
 }
 

@@ -27,6 +27,7 @@ static int write_scores(st_run *r, const char *prefix, const st_scores *s, st_er
 {
     char key[128];
 
+    if (!r->metrics) return ST_OK; /* of an evaluation alone nothing is written */
     st_metrics_begin(r->metrics, r->at.step);
     snprintf(key, sizeof key, "%s_loss", prefix);
     st_metrics_number(r->metrics, key, s->loss);
@@ -120,13 +121,19 @@ static int show_texts(st_run *r, st_error *e)
     return ST_OK;
 }
 
-int st_run_report(st_run *r, st_error *e)
+/* Held-out samples as they are, with their pictures exchanged, and what the model makes of some. */
+static int evaluate_all(st_run *r, bool held_out, st_error *e)
 {
     const st_eval_keys *k = &r->config.eval;
 
-    if (k->at_end) ST_TRY(st_run_evaluate(r, e));
+    if (held_out) ST_TRY(st_run_evaluate(r, e));
     if (r->valid && k->permute_media && !r->stop.signal) ST_TRY(evaluate_permuted(r, e));
-    if (r->valid && k->show > 0 && !r->stop.signal) ST_TRY(show_texts(r, e));
+    return r->valid && k->show > 0 && !r->stop.signal ? show_texts(r, e) : ST_OK;
+}
+
+int st_run_report(st_run *r, st_error *e)
+{
+    ST_TRY(evaluate_all(r, r->config.eval.at_end, e));
     if (r->stop.signal) return ST_OK;
     st_progress_clear(r->line);
     st_run_count_samples(r);
@@ -136,4 +143,34 @@ int st_run_report(st_run *r, st_error *e)
                  st_progress_rate(r->line), r->output);
     st_log_write(r->base->log, 3, "train", "memory %.1f MiB at the most", (double)st_process_peak() / 1048576.0);
     return ST_OK;
+}
+
+/* ---- a checkpoint alone ---- */
+
+static int evaluate_checkpoint(st_run *r, st_error *e)
+{
+    const char *dir = r->options->evaluate;
+
+    if (!r->valid) {
+        st_fail(e, ST_E_CONFIG, "%s: there is no [dataset.valid] to evaluate with", st_spec_path(r->spec));
+        st_error_hint(e, "--set dataset.valid.plugin=cord_v2 --set dataset.valid.path=FOLDER");
+        return ST_E_CONFIG;
+    }
+    ST_TRY(st_checkpoint_read_state(dir, r->arena, &r->at, e));
+    ST_TRY(st_run_open_model(r, e));
+    ST_TRY(st_checkpoint_load(dir, r->model, 0, e));
+    r->line = st_progress_open(r->options->screen, r->at.step, r->at.step);
+    if (!r->line) return st_fail(e, ST_E_NOMEM, "no memory for the progress line");
+    return evaluate_all(r, true, e);
+}
+
+int st_evaluate_checkpoint(st_base *base, const st_train_options *options, st_diags *d)
+{
+    st_run r = {.base = base, .options = options, .spec = options->spec, .arena = st_arena_create(0)};
+    st_error e = {0};
+    int rc = r.arena ? st_run_prepare(&r, d) : st_diags_add(d, &(st_error){.code = ST_E_NOMEM, .message = "no memory"}, NULL, false);
+
+    if (rc == ST_OK && (rc = evaluate_checkpoint(&r, &e)) != ST_OK) st_diags_add(d, &e, NULL, false);
+    st_run_close(&r);
+    return rc;
 }

@@ -59,7 +59,7 @@ static int look_at_weights(st_run *r, st_diags *d)
     st_error e = {0};
     int rc = ST_OK;
 
-    if (r->options->resume) return ST_OK;
+    if (r->options->resume || r->options->evaluate) return ST_OK;
     if (k->from) rc = st_checkpoint_latest(k->from, r->arena, &latest, &e);
     if (k->from && rc == ST_OK) rc = st_checkpoint_read_state(latest ? latest : k->from, r->arena, &state, &e);
     if (!k->from && k->from_hf) rc = st_checkpoint_look_at_hf(k->from_hf, &e);
@@ -77,7 +77,7 @@ int st_run_prepare(st_run *r, st_diags *d)
 
     (void)st_train_config_bind(r->spec, &r->config, d);
     st_run_keep_precision(r);
-    (void)st_model_build(r->base, r->spec, r->options->registry, 1, &r->model, d);
+    (void)st_model_build(r->base, r->spec, r->options->registry, !r->options->evaluate, &r->model, d);
     (void)open_data(r, d);
     (void)st_spec_check_unused(r->spec, d);
     if (d->errors == before) (void)look_at_weights(r, d);

@@ -114,9 +114,12 @@ typedef struct st_train_options {
     st_spec *spec; st_registry *registry;
     const char *output;     /* over [run] output; NULL: the spec's */
     int32_t resume;         /* 1: go on from the newest checkpoint in the output folder */
+    const char *evaluate;   /* a checkpoint's folder: evaluated only, nothing is written; NULL: train */
     FILE *screen;           /* progress and results */
 } st_train_options;
 /* Checks everything, then makes the output folder, then trains. ST_OK also when a signal ended it after a
  * save. The caller has blocked these signals (st_stop_block). */
+/* Of options->evaluate, with the spec given: loss and tokens right of [dataset.valid], and texts as a run ends with. */
+int st_evaluate_checkpoint(st_base *, const st_train_options *, st_diags *);
 int st_train(st_base *, const st_train_options *, st_diags *);
 #endif
