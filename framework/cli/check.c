@@ -131,6 +131,8 @@ static int check(st_cli *cli, const char *name, bool explained)
         r.base = cli->base;
         r.spec = o.spec;
         rc = st_run_prepare(&r, cli->diags);
+        int found = st_run_find_weights(&r, cli->diags);
+        if (rc == ST_OK) rc = found;
         if (rc == ST_OK && (rc = print_run(&r, cli->out, &e)) != ST_OK) st_diags_add(cli->diags, &e, NULL, false);
         if (explained) fputs("\n", cli->out);
         if (explained) explain(o.spec, cli->out);

@@ -173,11 +173,13 @@ int st_train(st_base *base, const st_train_options *options, st_diags *d)
 {
     st_run r = {.base = base, .options = options, .spec = options->spec, .arena = st_arena_create(0)};
     st_error e = {0};
-    int rc;
+    int rc, found;
 
     if (!r.arena)
         return st_diags_add(d, &(st_error){.code = ST_E_NOMEM, .message = "no memory for a run"}, NULL, false);
     rc = st_run_prepare(&r, d);
+    found = st_run_find_weights(&r, d);
+    if (rc == ST_OK) rc = found;
     if (rc == ST_OK) rc = st_run_place(&r, d);
     if (rc == ST_OK) {
         rc = st_run_start(&r, &e);

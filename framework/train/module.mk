@@ -19,4 +19,5 @@ framework_libstrata_la_SOURCES += \
   framework/train/schedule.c \
   framework/train/start.c \
   framework/train/stop.c \
-  framework/train/train.h
+  framework/train/train.h \
+  framework/train/weights.c

@@ -50,26 +50,6 @@ static int first_error(const st_diags *d)
     return ST_E_CONFIG;
 }
 
-/* Weights to start from are looked at before anything is made; their values are read last of all. */
-static int look_at_weights(st_run *r, st_diags *d)
-{
-    const st_checkpoint_keys *k = &r->config.checkpoint;
-    st_checkpoint_state state;
-    char *latest = NULL;
-    st_error e = {0};
-    int rc = ST_OK;
-
-    if (r->options->resume || r->options->evaluate) return ST_OK;
-    if (k->from) rc = st_checkpoint_latest(k->from, r->arena, &latest, &e);
-    if (k->from && rc == ST_OK) rc = st_checkpoint_read_state(latest ? latest : k->from, r->arena, &state, &e);
-    if (!k->from && k->from_hf) rc = st_checkpoint_look_at_hf(k->from_hf, &e);
-    if (rc == ST_OK) return ST_OK;
-    return st_spec_fail_key(r->spec, d, "checkpoint", k->from ? "from" : "from_hf",
-                            k->from ? "the folder of a run, or one of its checkpoints"
-                                    : "a folder with model.safetensors, or shards of it and their index",
-                            "[checkpoint] %s: %s%s%s", k->from ? "from" : "from_hf", e.file, e.file[0] ? ": " : "", e.message);
-}
-
 int st_run_prepare(st_run *r, st_diags *d)
 {
     int before = d->errors;
@@ -80,7 +60,6 @@ int st_run_prepare(st_run *r, st_diags *d)
     (void)st_model_build(r->base, r->spec, r->options->registry, !r->options->evaluate, &r->model, d);
     (void)open_data(r, d);
     (void)st_spec_check_unused(r->spec, d);
-    if (d->errors == before) (void)look_at_weights(r, d);
     if (d->errors != before) return first_error(d);
     if (st_checkpoint_make_texts(r->spec, r->model, r->arena, &r->texts, &e) != ST_OK ||
         st_run_mark_timing(r, NULL, &e) != ST_OK)

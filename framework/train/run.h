@@ -45,6 +45,9 @@ int st_run_place(st_run *, st_diags *);
 void st_run_keep_precision(st_run *);
 int st_run_take_folder(st_run *, st_error *); /* makes the folder, for this process alone */
 int st_run_damaged(const st_run *, int rc, st_error *); /* adds what to do about an unusable checkpoint; -> rc */
+/* weights.c: those that [checkpoint] names can be opened; all of a run are loaded. */
+int st_run_find_weights(const st_run *, st_diags *); /* the settings are bound */
+int st_run_load_weights(st_run *, st_error *);
 /* start.c: the device, the weights, then the folder. */
 int st_run_open_model(st_run *, st_error *); /* plans, opens, makes rows */
 int st_run_start(st_run *, st_error *);

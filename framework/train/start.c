@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/start.c - device, weights and the folder of a run, up to its first step. */
+/* train/start.c - device and folder of a run, up to its first step. */
 #include "config.h"
 
 #include "train/run.h"
@@ -28,41 +28,6 @@ int st_run_open_model(st_run *r, st_error *e)
     ST_TRY(st_model_plan(r->model, e));
     ST_TRY(st_model_open(r->model, e));
     return make_rows(r, e);
-}
-
-/* ---- weights ---- */
-
-/* The folder of a run stands for its newest checkpoint. */
-static int load_from(st_run *r, const char *dir, st_error *e)
-{
-    st_checkpoint_state state;
-    char *latest;
-
-    ST_TRY(st_checkpoint_latest(dir, r->arena, &latest, e));
-    if (latest) dir = latest;
-    ST_TRY(st_checkpoint_read_state(dir, r->arena, &state, e));
-    ST_TRY(st_run_mark_timing(r, state.timing, e));
-    ST_TRY(st_checkpoint_load(dir, r->model, 0, e));
-    st_log_write(r->base->log, 3, "train", "weights from %s, step %lld", dir, (long long)state.step);
-    return ST_OK;
-}
-
-static int load_weights(st_run *r, st_error *e)
-{
-    const st_checkpoint_keys *k = &r->config.checkpoint;
-
-    st_model_seed(r->model, (uint64_t)r->config.run.seed);
-    if (r->resumed) {
-        int rc = st_checkpoint_load(r->resumed, r->model, 1, e);
-        if (rc != ST_OK) return st_run_damaged(r, rc, e);
-        return st_loader_restore(r->train, &r->at.train, e);
-    }
-    ST_TRY(st_model_init(r->model, (uint64_t)r->config.run.seed, e));
-    if (k->from) return load_from(r, k->from, e);
-    if (!k->from_hf) return ST_OK;
-    ST_TRY(st_checkpoint_load_hf(k->from_hf, r->model, r->base->log, e));
-    st_log_write(r->base->log, 3, "train", "weights from %s", k->from_hf);
-    return ST_OK;
 }
 
 /* ---- the folder ---- */
@@ -121,7 +86,7 @@ static int open_folder(st_run *r, st_error *e)
 int st_run_start(st_run *r, st_error *e)
 {
     ST_TRY(st_run_open_model(r, e));
-    ST_TRY(load_weights(r, e));
+    ST_TRY(st_run_load_weights(r, e));
     ST_TRY(open_folder(r, e));
     r->line = st_progress_open(r->options->screen, r->at.step, r->config.run.steps);
     return r->line ? ST_OK : st_fail(e, ST_E_NOMEM, "no memory for the progress line");

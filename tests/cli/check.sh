@@ -96,6 +96,22 @@ must 'as many blocks as a pattern may have, and no more' exits 1 \
 must 'the longest pattern is looked at in seconds, not in the square of its layers' exits 0 'can train' \
     timeout 200 "$strata" check "$good" --set stack.blocks=32768
 
+# ---- weights to start from ----
+for key in from from_hf; do
+    { cat "$good"; printf '[checkpoint]\n%s = nope\n' $key; } > from.ini
+    must "weights that $key does not find are told in their place" exits 1 \
+        "error: [checkpoint] $key: there is no nope" "$strata" check from.ini
+    must 'with line, column' grep -q '^from.ini:30:' "$scratch/said"
+    must 'and what may stand there' grep -q 'hint: a\|hint: the folder' "$scratch/said"
+    must 'also from an override, beside other mistakes' exits 1 "--set: error: [checkpoint] $key: there is no nope" \
+        "$strata" check "$good" --set checkpoint.$key=nope --set stack.hiden=7
+    must 'which are told as well' grep -q 'did you mean "hidden"' "$scratch/said"
+done
+mkdir nothing
+must 'a folder that holds no checkpoint' exits 1 '[checkpoint] from: nothing/state.json: cannot open' \
+    "$strata" check "$good" --set checkpoint.from=nothing
+must 'nor published weights' exits 1 '[checkpoint] from_hf: ' "$strata" check "$good" --set checkpoint.from_hf=nothing
+
 # ---- the guide's first spec, and what the guide shows of it; memory and backend are a machine's own ----
 awk '/^```/ { block++; next } block == 1' "$ST_SRCDIR/docs/spec.md" > first.ini
 awk '/^```/ { block++; next } block == 3' "$ST_SRCDIR/docs/spec.md" | grep -E '^(pattern |samples |steps |  layers[.]|work )' > shown

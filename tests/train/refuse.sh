@@ -78,11 +78,16 @@ must 'a tensor that is missing is named' exits 1 'no tensor layers.4.' run x --s
     --set 'stack.pattern=G-*-*-'
 must 'a tensor that is left over is named' exits 1 'the model has no place for tensor layers.3.' \
     run x --set checkpoint.from=a --set 'stack.pattern=G-*'
-must 'a checkpoint that is not there is named' exits 1 '[checkpoint] from: nowhere/state.json: cannot open' \
+must 'a checkpoint that is not there is named' exits 1 '--set: error: [checkpoint] from: there is no nowhere' \
     run x --set checkpoint.from=nowhere
 must 'with its place' exits 1 '--set: error: [checkpoint] from' "$strata" check micro.ini --set checkpoint.from=nowhere
-must 'so are published weights' exits 1 '--set: error: [checkpoint] from_hf: nowhere' \
+must 'so are published weights' exits 1 '--set: error: [checkpoint] from_hf: there is no nowhere' \
     "$strata" check micro.ini --set checkpoint.from_hf=nowhere
+must 'a folder without one too' exits 1 '[checkpoint] from: ./state.json: cannot open' run x --set checkpoint.from=./
+mkdir half && cp a/checkpoints/step-000000010/s* half/
+must 'a checkpoint that lacks its weights' exits 1 '[checkpoint] from: half/model.safetensors: cannot open' \
+    "$strata" check micro.ini --set checkpoint.from=half
+must 'which does not matter where nothing is trained' "$strata" data show micro.ini --set checkpoint.from=half
 must 'none of these made a folder' test ! -e x
 
 # ---- damaged checkpoints ----
