@@ -101,15 +101,48 @@ static void print_plan(const st_run *r, FILE *out)
             st_model_gemm_flops(m));
 }
 
+/* ---- the first records ---- */
+
+enum { LOOK_AT = 64 }; /* records of a data set at the most, so that a large one takes no longer */
+
+typedef struct looks {
+    st_look train, valid;
+} looks;
+
+static int look_at_data(const st_run *r, looks *l, st_error *e)
+{
+    int64_t row = st_model_shape(r->model)->tokens;
+
+    ST_TRY(st_loader_look(r->train, row, LOOK_AT, &l->train, e));
+    return r->valid ? st_loader_look(r->valid, row, LOOK_AT, &l->valid, e) : ST_OK;
+}
+
+static void print_look(const char *before, const st_loader *l, const char *what, const st_look *look, FILE *out)
+{
+    fprintf(out, "%s%" PRId64 " of %" PRId64 " %s, ", before, look->looked, st_loader_count(l), what);
+    if (look->bad == 0) fputs("all can be used\n", out);
+    else fprintf(out, "%" PRId64 " cannot be used:\n", look->bad);
+    for (int32_t i = 0; i < look->n_named; i++) fprintf(out, "             %s\n", look->named[i].message);
+    if (look->bad > look->n_named) fprintf(out, "             and %" PRId64 " more\n", look->bad - look->n_named);
+}
+
+/* ---- all of it ---- */
+
 static int print_run(const st_run *r, FILE *out, st_error *e)
 {
+    looks l = {0};
+
     ST_TRY(st_model_plan(r->model, e)); /* the real code with counting memory: finds what shapes alone can tell */
+    ST_TRY(look_at_data(r, &l, e));
     fprintf(out, "%s can train\n\n", st_spec_path(r->spec));
     fprintf(out, "pattern    %s\n", st_model_pattern(r->model));
     fprintf(out, "backend    %s\n", st_model_choice(r->model));
     if (r->train && st_loader_count(r->train) >= 0) fprintf(out, "samples    %" PRId64, st_loader_count(r->train));
     if (r->valid && st_loader_count(r->valid) >= 0) fprintf(out, ", held out %" PRId64, st_loader_count(r->valid));
-    fprintf(out, "\nsteps      %" PRId64 "\n", r->config.run.steps);
+    fputc('\n', out);
+    print_look("looked at  ", r->train, "samples", &l.train, out);
+    if (r->valid) print_look("           ", r->valid, "held out", &l.valid, out);
+    fprintf(out, "steps      %" PRId64 "\n", r->config.run.steps);
     if (r->at.timing) fprintf(out, "timing     only: weights mean nothing with %s\n", r->at.timing);
     print_layers(r->model, out);
     cli_print_parts(r->model, out);

@@ -60,18 +60,9 @@ static int set_aside(st_loader *l, const st_prepared *p, const st_error *why, st
     st_error named = *why;
     st_prepare_name(&named, p);
     ST_TRY(tell(l, p, why, &named, e));
-    if (l->keys.on_bad == ST_ON_BAD_STOP) {
-        *e = named;
-        st_error_context(e, "%s", l->section);
-        st_error_hint(e, "[data] on_bad = skip sets such samples aside");
-        return e->code;
-    }
+    if (l->keys.on_bad == ST_ON_BAD_STOP) return st_loader_stopped(l, &named, e);
     if (counts(l)) l->bad++;
-    if (l->bad <= l->keys.max_bad) return ST_OK;
-    st_fail(e, ST_E_DATA, "%s: %lld samples set aside, [data] max_bad = %lld; the last: %s", l->section,
-            (long long)l->bad, (long long)l->keys.max_bad, named.message);
-    st_error_hint(e, "mend the data, or raise [data] max_bad");
-    return ST_E_DATA;
+    return l->bad <= l->keys.max_bad ? ST_OK : st_loader_too_many(l, l->bad, &named, e);
 }
 
 /* ---- media of another sample ---- */
@@ -175,8 +166,7 @@ static int fill_rows(st_loader *l, st_packed_row *const *rows, int32_t n, int32_
         if (full) r++;
         *used += taken;
         useless = taken || full || *end ? 0 : useless + 1;
-        if (useless > l->count)
-            return st_fail(e, ST_E_DATA, "%s: none of its %lld records can be used", l->section, (long long)l->count);
+        if (useless > l->count) return st_loader_unusable(l, &(st_look){.looked = l->count}, e);
     }
     return ST_OK;
 }

@@ -46,6 +46,15 @@ typedef int (*st_bad_fn)(void *ctx, const st_bad_sample *, st_error *); /* not S
 void st_loader_on_bad(st_loader *, st_bad_fn, void *ctx);
 void st_loader_known_bad(st_loader *, int64_t record); /* told in an earlier part of the run: not again */
 int64_t st_loader_told(const st_loader *);             /* how many records were, known ones too */
+/* Prepares records in the loader's order until their usable ones have `tokens` tokens, or `most` were looked at; the place
+ * stays. Refused as a run would: the first that is bad where [data] on_bad = stop, more than max_bad, and, in a shuffled
+ * loader, none that can be used. */
+typedef struct st_look {
+    int64_t looked, usable, bad, tokens;
+    int32_t n_named;
+    st_error named[3]; /* the first faults, with their records' names */
+} st_look;
+int st_loader_look(st_loader *, int64_t tokens, int64_t most, st_look *, st_error *);
 /* One record by index, for display, generation and tests. prompt 1: only up to the first trained token. *text: the
  * trained text. */
 int st_loader_sample(st_loader *, int64_t index, int prompt, st_arena *, st_prepared *out, const char **text,

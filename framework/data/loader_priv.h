@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/loader_priv.h - shared by loader.c (opening) and fill.c (rows). */
+/* data/loader_priv.h - shared by loader.c (opening), look.c (a glance) and fill.c (rows). */
 #ifndef ST_LOADER_PRIV_H
 #define ST_LOADER_PRIV_H
 #include "data/feed.h"
@@ -32,4 +32,9 @@ struct st_loader {
     st_bad_fn on_bad;
     void *on_bad_ctx;
 };
+
+/* look.c: why a run cannot go on with its records. They return the error's code. */
+int st_loader_unusable(const st_loader *, const st_look *, st_error *);
+int st_loader_too_many(const st_loader *, int64_t bad, const st_error *last, st_error *);
+int st_loader_stopped(const st_loader *, const st_error *named, st_error *);
 #endif

@@ -5,4 +5,4 @@ framework_libstrata_la_SOURCES += framework/data/tokenizer.h framework/data/toke
   framework/data/image_png.c framework/data/image_jpeg.c framework/data/chat.h framework/data/chat.c \
   framework/data/sequence.h framework/data/sequence.c framework/data/prepare.h framework/data/prepare.c \
   framework/data/feed.h framework/data/feed.c framework/data/loader.h framework/data/loader_priv.h framework/data/loader.c \
-  framework/data/fill.c
+  framework/data/look.c framework/data/fill.c

@@ -83,8 +83,17 @@ static int open_folder(st_run *r, st_error *e)
                            &r->metrics, e);
 }
 
+/* A run without a single sample leaves no folder behind. */
+static int find_sample(st_run *r, st_error *e)
+{
+    st_look look;
+
+    return r->resumed ? ST_OK : st_loader_look(r->train, 1, INT64_MAX, &look, e);
+}
+
 int st_run_start(st_run *r, st_error *e)
 {
+    ST_TRY(find_sample(r, e));
     ST_TRY(st_run_open_model(r, e));
     ST_TRY(st_run_load_weights(r, e));
     ST_TRY(open_folder(r, e));

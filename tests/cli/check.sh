@@ -28,6 +28,7 @@ plugin = rope
 tokens = 128
 [dataset.train]
 plugin = mock
+vocab = 64
 [optimizer]
 plugin = adamw
 [schedule]
@@ -101,7 +102,7 @@ for key in from from_hf; do
     { cat "$good"; printf '[checkpoint]\n%s = nope\n' $key; } > from.ini
     must "weights that $key does not find are told in their place" exits 1 \
         "error: [checkpoint] $key: there is no nope" "$strata" check from.ini
-    must 'with line, column' grep -q '^from.ini:30:' "$scratch/said"
+    must 'with line, column' grep -q '^from.ini:31:' "$scratch/said"
     must 'and what may stand there' grep -q 'hint: a\|hint: the folder' "$scratch/said"
     must 'also from an override, beside other mistakes' exits 1 "--set: error: [checkpoint] $key: there is no nope" \
         "$strata" check "$good" --set checkpoint.$key=nope --set stack.hiden=7
@@ -114,7 +115,7 @@ must 'nor published weights' exits 1 '[checkpoint] from_hf: ' "$strata" check "$
 
 # ---- the guide's first spec, and what the guide shows of it; memory and backend are a machine's own ----
 awk '/^```/ { block++; next } block == 1' "$ST_SRCDIR/docs/spec.md" > first.ini
-awk '/^```/ { block++; next } block == 3' "$ST_SRCDIR/docs/spec.md" | grep -E '^(pattern |samples |steps |  layers[.]|work )' > shown
+awk '/^```/ { block++; next } block == 3' "$ST_SRCDIR/docs/spec.md" | grep -E '^(pattern |samples |looked at |steps |  layers[.]|work )' > shown
 must 'the guide shows enough to look at' test "$(wc -l < shown)" -ge 6
 "$strata" check first.ini --set run.backend=cpu > told
 must 'the guide shows what is told' sh -c 'while IFS= read -r line; do grep -qxF "$line" told || { echo "$line"; exit 1; }; done < shown'

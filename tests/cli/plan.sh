@@ -101,7 +101,7 @@ columns() { printf '  %-24s' "$1"; shift; printf ' %22s' "$@"; }
 must 'several numbers of ranks stand in one table' exits 0 "$(columns ranks 1 2 8)" "$strata" plan small.ini --ranks 1,2,8
 must 'with rows' exits 0 "$(columns 'rows of a rank' 8 4 1)" "$strata" plan small.ini --ranks 1,2 --ranks 8
 must 'the backend is told as check tells it' sh -c 'test "$("$0" plan small.ini --ranks 1,2 | grep "^backend")" = \
-    "$("$0" check small.ini --set dataset.train.plugin=mock | grep "^backend")"' "$strata"
+    "$("$0" check small.ini --set dataset.train.plugin=mock --set dataset.train.vocab=100 | grep "^backend")"' "$strata"
 must 'as JSON an array' exits 0 '"plans": [' "$strata" plan small.ini --ranks 1,8 --json
 must 'of as many' sh -c 'test "$("$0" plan small.ini --ranks 1,2,8 --json | grep -c "\"memory_bytes\"")" = 3' "$strata"
 largest() {

@@ -396,6 +396,32 @@ static void counted_once(void **state) /* in a shuffled run over epochs, and non
     close_world(&w);
 }
 
+static void looked_at(void **state) /* bounded by tokens and by records, and the place stays */
+{
+    world w;
+    int end;
+    st_look look;
+    st_loader_state before, after;
+    st_error e = {0};
+    write_set(GOOD NO_FILE GOOD GOOD);
+    assert_int_equal(open_set(&w, ""), ST_OK);
+    st_loader_save(w.loader, &before);
+    assert_int_equal(st_loader_look(w.loader, INT64_MAX, 64, &look, &e), ST_OK);
+    assert_true(look.looked == 4 && look.usable == 3 && look.bad == 1 && look.n_named == 1);
+    assert_non_null(strstr(look.named[0].message, "record 1 ("));
+    assert_int_equal(st_loader_look(w.loader, 1, 64, &look, &e), ST_OK);
+    assert_true(look.looked == 1 && look.usable == 1);
+    assert_int_equal(st_loader_look(w.loader, INT64_MAX, 2, &look, &e), ST_OK);
+    assert_true(look.looked == 2 && look.bad == 1);
+    st_loader_save(w.loader, &after);
+    assert_memory_equal(&before, &after, sizeof before);
+    assert_int_equal(st_loader_told(w.loader), 0);
+    step(&w, 1, 2, &end);
+    st_loader_save(w.loader, &after);
+    assert_true(after.seen == 2 && after.bad == 1);
+    close_world(&w);
+}
+
 static void too_long(void **state)
 {
     world w;
@@ -502,7 +528,8 @@ int main(void)
         cmocka_unit_test(every_record_once), cmocka_unit_test(one_pass),       cmocka_unit_test(same_bytes),
         cmocka_unit_test(save_and_restore),  cmocka_unit_test(borrowed_media), cmocka_unit_test(mock_pictures),
         cmocka_unit_test(set_aside),         cmocka_unit_test(counted_once),   cmocka_unit_test(too_long),
-        cmocka_unit_test(spec_mistakes),     cmocka_unit_test(told_once),      cmocka_unit_test(ids_outside),
+        cmocka_unit_test(looked_at),         cmocka_unit_test(spec_mistakes),  cmocka_unit_test(told_once),
+        cmocka_unit_test(ids_outside),
     };
     return cmocka_run_group_tests_name("loader", tests, NULL, remove_folder);
 }

@@ -59,10 +59,39 @@ must 'what it named before is not told again' sh -c "! grep 'set aside: record' 
 must 'max_bad ends the run, with the last one' exits 1 '4 samples set aside, [data] max_bad = 3; the last: record' \
     cord c --set data.max_bad=3
 must 'all of them are named' lines 4 c/bad_samples.jsonl
-must 'with on_bad = stop the first one does' exits 1 'dataset.train: record' cord d --set data.on_bad=stop
+must 'with on_bad = stop the first one does' exits 1 'dataset.train: record' \
+    cord d --set data.on_bad=stop --set dataset.train.limit=6 --set run.seed=2
 must 'it is named' lines 1 d/bad_samples.jsonl
 must 'a run without any has no such file' sh -c '"$@" && test ! -e e/bad_samples.jsonl' sh \
     "$strata" train micro.ini -o e --set run.steps=2
+
+# ---- seen before a run ----
+must 'a check looks at the first records' exits 0 'cannot be used:' "$strata" check cord.ini --set batch.tokens=2048
+must 'as many as there are' grep -q '^looked at  14 of 14 samples, 9 cannot be used:' "$scratch/said"
+must 'tells the first with their reasons' test "$(grep -c '^             record [0-9]*.*: ' "$scratch/said")" -ge 4
+must 'how many more' grep -q '^             and 6 more' "$scratch/said"
+must 'and those that are held out' grep -q '^           2 of 2 held out, 1 cannot be used:' "$scratch/said"
+must 'a damaged line is named as in a run' sh -c 'tail -n 2 set/train/metadata.jsonl > line && mkdir -p one/train &&
+    cp set/train/*.* one/train/ && { echo "{broken"; head -n 1 set/train/metadata.jsonl; } > one/train/metadata.jsonl &&
+    "$0" check cord.ini --set dataset.train.path=one | grep "record 0: .*metadata.jsonl:1: not valid JSON"' "$strata"
+must 'max_bad holds for a check' exits 1 '4 samples set aside, [data] max_bad = 3; the last: record' \
+    "$strata" check cord.ini --set batch.tokens=2048 --set data.max_bad=3
+must 'so does on_bad' exits 1 '[data] on_bad = skip sets such samples aside' \
+    "$strata" check cord.ini --set batch.tokens=2048 --set data.on_bad=stop
+for i in 1 2 3 4 5; do record "none$i.png" X; done > one/train/metadata.jsonl
+for command in check train; do
+    must "$command tells that no record can be used, and why" exits 1 \
+        'dataset.train: none of its 5 records can be used: record ' \
+        "$strata" $command cord.ini --set dataset.train.path=one --set run.output=nothing
+    must 'for the first three' test "$(grep -o 'none[0-9].png: cannot open' "$scratch/said" | wc -l)" = 3
+done
+must 'no folder was made for that' test ! -e nothing
+i=0
+while [ $i -lt 70 ]; do record "none$i.png" X; i=$((i + 1)); done > one/train/metadata.jsonl
+must 'a check ends after 64 records' exits 1 'none of the first 64 of its 70 records can be used' \
+    "$strata" check cord.ini --set dataset.train.path=one
+
+# ---- many ----
 set_of 200 > set/train/metadata.jsonl
 must 'many do not flood the screen' exits 0 'of 208 training samples' cord f --set data.max_bad=1000
 must 'in all a few lines' test "$(wc -l < "$scratch/said")" -lt 40

@@ -14,7 +14,8 @@ learn() {
 }
 
 must 'without the picture it is named' exits 1 'receipt/test_receipt_00004.png: cannot open' learn -o without
-must 'the spec itself is in order' exits 0 'can train' "$strata" check cord-sample
+must 'by a check too, and nothing else is wrong' exits 1 'none of its 1 records can be used: record 0 (test_receipt_00004.png)' \
+    "$strata" check cord-sample
 cp "$ST_SRCDIR/tests/golden/pictures/png_rgb8.png" receipt/test_receipt_00004.png
 must 'the label is learnt' learn -o out
 cp "$scratch/output" said
