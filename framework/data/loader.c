@@ -164,6 +164,20 @@ static int refused(const st_loader *l, const st_error *e, st_diags *d)
                                 words);
 }
 
+/* Before any record is read: a data set of ready ids may know how large they get. */
+static int check_ids(const st_loader *l, st_diags *d)
+{
+    const st_dataset_ops *ops = &l->preparer.dataset;
+    int64_t ids = ops->ids ? ops->ids(l->instance.self) : 0, vocab = l->context.vocab;
+    char hint[64];
+
+    if (vocab < 1 || ids <= vocab) return ST_OK;
+    snprintf(hint, sizeof hint, "vocab = %lld, or raise [stack] vocab", (long long)vocab);
+    return st_spec_fail_key(l->context.spec, d, l->section, "vocab", hint,
+                            "[%s] its tokens have ids 0 to %lld, the model's vocabulary 0 to %lld", l->section,
+                            (long long)ids - 1, (long long)vocab - 1);
+}
+
 static int open_dataset(st_loader *l, const char *split, st_diags *d)
 {
     st_error e = {0};
@@ -179,7 +193,7 @@ static int open_dataset(st_loader *l, const char *split, st_diags *d)
     if (rc != ST_OK) return refused(l, &e, d);
     l->opened = 1;
     l->count = ops->count(l->instance.self);
-    return ST_OK;
+    return check_ids(l, d);
 }
 
 /* Without a tokenizer a data set must give ready ids; its first usable record tells. */

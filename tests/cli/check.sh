@@ -97,6 +97,17 @@ must 'as many blocks as a pattern may have, and no more' exits 1 \
 must 'the longest pattern is looked at in seconds, not in the square of its layers' exits 0 'can train' \
     timeout 200 "$strata" check "$good" --set stack.blocks=32768
 
+# ---- ids that the model does not have ----
+grep -v '^vocab = 64' "$good" | sed 's/^hidden = 32/&\nvocab = 64/' > default.ini
+for command in check train; do
+    must "$command refuses mock's default, at its section" exits 1 \
+        'default.ini:23:2: error: [dataset.train] its tokens have ids 0 to 255, the model'"'"'s vocabulary 0 to 63' \
+        "$strata" $command default.ini
+done
+must 'with what to write' grep -q 'hint: vocab = 64, or raise' "$scratch/said"
+must 'what is given at its key' exits 1 '--set: error: [dataset.train] its tokens have ids 0 to 64' \
+    "$strata" check "$good" --set dataset.train.vocab=65
+
 # ---- weights to start from ----
 for key in from from_hf; do
     { cat "$good"; printf '[checkpoint]\n%s = nope\n' $key; } > from.ini

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "data/loader.h"
+#include "data/loader_priv.h"
 #include <strata/dataset.h>
 
 /* ---- a small encoder: one feature per 16 x 16 pixels, pixels as payload ---- */
@@ -501,17 +501,22 @@ static void told_once(void **state) /* two loaders share [chat]: one message */
     close_world(&w);
 }
 
-static void ids_outside(void **state)
+static void ids_outside(void **state) /* told before any record is read, else of the record */
 {
     world w;
     int end;
     st_error e = {0};
     must_open(&w, IDS "[data]\non_bad = stop\n", 0);
-    st_loader_close(w.loader);
-    w.context.vocab = 300;
-    assert_int_equal(st_loader_open(&w.context, "dataset.train", 0, &w.loader, &w.diags), ST_OK);
+    w.loader->preparer.vocab = 300;
     assert_int_equal(st_loader_next(w.loader, w.row, 1, 0, &end, &e), ST_E_DATA);
     assert_non_null(strstr(e.message, "0 to 299"));
+    st_loader_close(w.loader);
+    w.context.vocab = 599;
+    assert_int_equal(st_loader_open(&w.context, "dataset.train", 0, &w.loader, &w.diags), ST_E_CONFIG);
+    assert_non_null(strstr(w.diags.item[0].error.message, "ids 0 to 599, the model's vocabulary 0 to 598"));
+    assert_int_equal(w.diags.item[0].error.line, 6);
+    w.context.vocab = 600;
+    assert_int_equal(st_loader_open(&w.context, "dataset.train", 0, &w.loader, &w.diags), ST_OK);
     close_world(&w);
 }
 

@@ -32,5 +32,7 @@ typedef struct st_dataset_ops {
     int (*restore)(void *self, const st_worker *, const void *buf, size_t n);
     int (*score)(const void *self, int64_t index, const char *answer, double *sums, int32_t n); /* (optional) task metric     */
     void (*close)(void *self);                                                  /* (optional)                                 */
+    int64_t (*ids)(const void *self);                                           /* (optional) ready ids of all records are below
+                                                                                 * this; 0: they are text                    */
 } st_dataset_ops;
 #endif

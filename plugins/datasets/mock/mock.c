@@ -173,6 +173,12 @@ static int mock_open(void *self, const st_worker *w, const char *split)
 
 static int64_t mock_count(const void *self) { return ((const struct mock *)self)->samples; }
 
+static int64_t mock_ids(const void *self)
+{
+    const struct mock *m = self;
+    return m->images > 0 ? 0 : m->vocab;
+}
+
 static int mock_get(const void *self, const st_worker *w, int64_t index, st_sample *s)
 {
     const struct mock *m = self;
@@ -195,7 +201,7 @@ static const st_param params[] = {
     ST_INT(struct mock, height, "64", 2, 16384, "pixels", 0, "of a picture"),
 };
 
-static const st_dataset_ops ops = {.size = sizeof ops, .open = mock_open, .count = mock_count, .get = mock_get};
+static const st_dataset_ops ops = {.size = sizeof ops, .open = mock_open, .count = mock_count, .get = mock_get, .ids = mock_ids};
 
 ST_PLUGIN_V1(ST_KIND_DATASET, struct mock, ops, ST_PARAMS(params),
     .name = "mock",
