@@ -101,6 +101,30 @@ static void print_plan(const st_run *r, FILE *out)
             st_model_gemm_flops(m));
 }
 
+/* ---- this machine ---- */
+
+/* What a good spec lacks here, for the first line. Memory of a device is known only when it is open. */
+static const char *obstacle(const st_run *r, char *out, size_t n)
+{
+    static const char before[] = ", but not on this machine: ";
+    st_process_plan p;
+    st_error e = {0};
+    size_t has = st_machine_bytes();
+    char planned[32], there[32];
+
+    out[0] = '\0';
+    if (st_model_find_device(r->model, &e) != ST_OK) {
+        snprintf(out, n, "%s%s", before, e.message);
+        return out;
+    }
+    st_run_plan_process(r, &p);
+    if (!st_model_goes_ahead(r->model) && has > 0 && st_process_bytes(&p) > has)
+        snprintf(out, n, "%s%s of memory are planned, it has %s", before,
+                 st_memory_text(st_process_bytes(&p), planned, sizeof planned),
+                 st_memory_text(has, there, sizeof there));
+    return out;
+}
+
 /* ---- the first records ---- */
 
 enum { LOOK_AT = 64 }; /* records of a data set at the most, so that a large one takes no longer */
@@ -131,10 +155,11 @@ static void print_look(const char *before, const st_loader *l, const char *what,
 static int print_run(const st_run *r, FILE *out, st_error *e)
 {
     looks l = {0};
+    char words[640];
 
     ST_TRY(st_model_plan(r->model, e)); /* the real code with counting memory: finds what shapes alone can tell */
     ST_TRY(look_at_data(r, &l, e));
-    fprintf(out, "%s can train\n\n", st_spec_path(r->spec));
+    fprintf(out, "%s can train%s\n\n", st_spec_path(r->spec), obstacle(r, words, sizeof words));
     fprintf(out, "pattern    %s\n", st_model_pattern(r->model));
     fprintf(out, "backend    %s\n", st_model_choice(r->model));
     if (r->train && st_loader_count(r->train) >= 0) fprintf(out, "samples    %" PRId64, st_loader_count(r->train));

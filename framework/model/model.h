@@ -22,6 +22,7 @@ int st_model_build(st_base *, st_spec *, st_registry *, int train, st_model **, 
 int st_model_build_for(st_base *, st_spec *, st_registry *, int train, int32_t ranks, st_model **, st_diags *);
 void st_model_destroy(st_model *);
 int st_model_plan(st_model *, st_error *);
+int st_model_find_device(st_model *, st_error *); /* is there one to open? It is only counted */
 int st_model_open(st_model *, st_error *);
 const st_mesh *st_model_mesh(const st_model *);
 const char *st_model_backend(const st_model *);   /* "cpu" */

@@ -141,7 +141,7 @@ static int open_all_kernels(st_model *m, const st_kernels *backend, st_error *e)
     return ST_OK;
 }
 
-static int check_device(st_model *m, st_error *e)
+int st_model_find_device(st_model *m, st_error *e)
 {
     const char *why = NULL, *name = m->backend.plugin->name, *from = "";
     int n = m->be.count(m->backend.self, &m->base->host, &why);
@@ -157,7 +157,7 @@ static int open_device(st_model *m, const st_kernels **kernels, st_error *e)
     const char *name = m->backend.plugin->name;
     char words[400] = "";
 
-    ST_TRY(check_device(m, e));
+    ST_TRY(st_model_find_device(m, e));
     ST_TRY(st_kernels_open(m->registry, m->backend.manifest, m->backend.plugin, name, kernels, e));
     const st_kernels_for f = kernels_for(m, *kernels);
     if (*kernels) ST_TRY(st_kernels_accepted(*kernels, &f, st_kernels_path(m->registry, *kernels), e));

@@ -4,6 +4,7 @@
 
 #include "train/run.h"
 #include <sys/resource.h>
+#include <unistd.h>
 
 size_t st_process_bytes(const st_process_plan *p) { return p->arenas + p->rows + p->samples + ST_PROGRAM_BYTES; }
 
@@ -24,6 +25,21 @@ void st_run_plan_process(const st_run *r, st_process_plan *out)
     st_process_plan_model(r->model, r->valid != NULL, out);
     out->samples = (size_t)st_loader_samples_bytes(r->train);
     if (r->valid) out->samples += (size_t)st_loader_samples_bytes(r->valid);
+}
+
+size_t st_machine_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+
+    return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
+}
+
+const char *st_memory_text(size_t bytes, char *out, size_t n)
+{
+    bool large = bytes >= (size_t)10 << 30;
+
+    snprintf(out, n, "%.1f %s", (double)bytes / (large ? 0x1p30 : 0x1p20), large ? "GiB" : "MiB");
+    return out;
 }
 
 size_t st_process_peak(void)

@@ -107,6 +107,9 @@ typedef struct st_process_plan {
 size_t st_process_bytes(const st_process_plan *); /* all, ST_PROGRAM_BYTES included */
 /* Without data; valid: rows for [dataset.valid] as well. The model is planned. */
 void st_process_plan_model(const st_model *, int valid, st_process_plan *);
+size_t st_machine_bytes(void); /* of memory; 0: the system does not tell */
+/* "53.8 MiB", or, from 10 GiB on, "12.3 GiB". -> out */
+const char *st_memory_text(size_t bytes, char *out, size_t n);
 size_t st_process_peak(void); /* the most that was resident so far; 0: the system does not tell */
 
 /* ---- the loop (loop.c) ---- */

@@ -29,6 +29,9 @@ must 'a driver that does not start is told' exits 0 'cpu (auto: not cuda, the NV
 must 'bf16 is refused, and why there is no other backend' exits 1 \
     'precision = bf16: backend cpu (auto: not cuda, the NVIDIA driver sees no GPU' check 0 --set run.precision=bf16
 must 'a plan for cuda needs no GPU' exits 0 'backend    cuda, bf16' on 0 "$strata" plan micro.ini --set run.backend=cuda
+must 'a check for it tells that there is none' exits 0 \
+    'micro.ini can train, but not on this machine: backend cuda has no device 0 to use: the NVIDIA driver sees no GPU' \
+    check 0 --set run.backend=cuda
 must 'a run is told' exits 0 'backend cpu (auto: not cuda, the NVIDIA driver sees no GPU' on 0 "$strata" train micro.ini -o a
 must 'its log says so' grep -q 'train: backend cpu (auto: not cuda' a/log
 must 'the resolved spec holds the choice' grep -qx 'precision = f32' a/spec.ini

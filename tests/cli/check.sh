@@ -97,6 +97,13 @@ must 'as many blocks as a pattern may have, and no more' exits 1 \
 must 'the longest pattern is looked at in seconds, not in the square of its layers' exits 0 'can train' \
     timeout 200 "$strata" check "$good" --set stack.blocks=32768
 
+# ---- a machine that is not enough ----
+must 'a small model fits anywhere' sh -c '"$0" check "$1" | grep -qx ".*good.ini can train"' "$strata" "$good"
+must 'memory that no machine has is told, with both values' exits 0 \
+    'good.ini can train, but not on this machine: ' "$strata" check "$good" --set stack.vocab=268435456 \
+    --set stack.hidden=65536
+must 'in GiB' grep -Eq ': [0-9]{6}[.][0-9] GiB of memory are planned, it has [0-9.]+ [GM]iB$' "$scratch/said"
+
 # ---- ids that the model does not have ----
 grep -v '^vocab = 64' "$good" | sed 's/^hidden = 32/&\nvocab = 64/' > default.ini
 for command in check train; do
