@@ -45,6 +45,9 @@ must 'then it is told that there are more' said 'from here on they are only coun
 must 'how many there were is told at the end' said \
     'set aside: 9 of 14 training samples, 1 of 2 held out; named in a/bad_samples.jsonl'
 
+must 'other threads' cord threads --set run.threads=2 --set data.workers=3
+must 'name them in the same order' cmp a/bad_samples.jsonl threads/bad_samples.jsonl
+
 # ---- broken off behind step 4, in the middle of a line ----
 cp -r a b
 rm -r b/checkpoints/step-000000008 b/checkpoints/step-000000010
