@@ -234,6 +234,25 @@ static void marks(void **state)
     }
 }
 
+/* A caption is content as a whole, also where it begins with a number. */
+static void plain_marks(void **state)
+{
+    static const char *const truth[] = {"{\"gt_parse\": {\"text_sequence\": \"25 cups of tea\"}}",
+                                        "{\"gt_parse\": \"25 cups of tea\"}",
+                                        "{\"gt_parses\": [{\"text_sequence\": \"25 cups of tea\"}]}"};
+    for (size_t i = 0; i < ST_COUNT(truth); i++) {
+        const st_part *p = answer(*state, truth[i], strlen(truth[i]), 0);
+        assert_non_null(p);
+        assert_int_equal(p->n_marks, 1);
+        assert_int_equal(p->marks[0].first, 0);
+        assert_int_equal(p->marks[0].n, strlen("25 cups of tea"));
+    }
+    const char tagged[] = "{\"gt_parse\": {\"a\": {\"text_sequence\": \"25 cups\"}}}";
+    const st_part *p = answer(*state, tagged, sizeof tagged - 1, 0);
+    assert_int_equal(p->n_marks, 1);
+    assert_int_equal(p->marks[0].n, 2);
+}
+
 static void damaged_lines(void **state)
 {
     static const char file[] =
@@ -303,9 +322,9 @@ static void splits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(label_table), cmocka_unit_test(nul_is_kept), cmocka_unit_test(file_order),
-        cmocka_unit_test(deep),        cmocka_unit_test(marks),       cmocka_unit_test(damaged_lines),
-        cmocka_unit_test(paths),       cmocka_unit_test(splits),
+        cmocka_unit_test(label_table),   cmocka_unit_test(nul_is_kept), cmocka_unit_test(file_order),
+        cmocka_unit_test(deep),          cmocka_unit_test(marks),       cmocka_unit_test(plain_marks),
+        cmocka_unit_test(damaged_lines), cmocka_unit_test(paths),       cmocka_unit_test(splits),
     };
     return cmocka_run_group_tests_name("cord", tests, setup, teardown);
 }

@@ -260,5 +260,5 @@ ST_PLUGIN_V1(ST_KIND_DATASET, struct cord, ops, ST_PARAMS(params),
     .author = "the strata authors",
     .summary = "receipts in the layout of CORD-V2",
     .description = "A folder with pictures and metadata.jsonl (file_name, ground_truth). The answer is the tagged "
-                   "text of gt_parse. Evaluation scores the beginning of words and the leading digits of amounts "
-                   "as content.")
+                   "text of gt_parse, or its text_sequence as it is. Evaluation scores the beginning of words and the "
+                   "leading digits of amounts as content, of a text_sequence all of it.")

@@ -2,7 +2,7 @@
 /* datasets/cord_v2/label.c - ground truth to the tagged text of a label.
  *
  * {"nm": "Tea", "cnt": ["1", "2"]} is <s_nm>Tea</s_nm><s_cnt>1<sep/>2</s_cnt>; an object with text_sequence alone is
- * that text. Keys go in descending order of their bytes, as in the reference converter, or as the file has them.
+ * that text, and a label that is nothing else is content from its first byte to its last. Keys go in descending order of their bytes, as in the reference converter, or as the file has them.
  * Values that are no strings are written as Python prints them, so numbers keep every digit. */
 #include <jansson.h>
 #include <stdbool.h>
@@ -56,6 +56,14 @@ static int mark(writer *t, size_t first, size_t n)
     }
     o->marks[o->n_marks++] = (st_text_mark){(uint32_t)first, (uint32_t)n};
     return ST_OK;
+}
+
+/* A label that is one text: only the picture tells any of it. */
+static int put_plain(writer *t, const char *text, size_t n)
+{
+    if (n == 0) return ST_OK;
+    ST_TRY(mark(t, 0, n));
+    return put(t, text, n);
 }
 
 /* What only the picture can tell: the leading digits of an amount (25 of 25,000), else where a word begins. */
@@ -246,7 +254,10 @@ static int write_label(const st_worker *w, json_t *root, int32_t order, cord_lab
     if (!json_is_object(root)) return ST_WORKER_FAIL(w, ST_E_DATA, "ground_truth is no object");
     if (!parse) parse = json_array_get(json_object_get(root, "gt_parses"), 0);
     if (!parse) return ST_WORKER_FAIL(w, ST_E_DATA, "ground_truth has neither gt_parse nor gt_parses");
-    ST_TRY(put_any(&t, parse));
+    if (json_object_size(parse) == 1 && json_object_get(parse, "text_sequence"))
+        parse = json_object_get(parse, "text_sequence");
+    if (json_is_string(parse)) ST_TRY(put_plain(&t, json_string_value(parse), json_string_length(parse)));
+    else ST_TRY(put_any(&t, parse));
     if (out->n > UINT32_MAX / 2) return ST_WORKER_FAIL(w, ST_E_DATA, "ground_truth: a label of %zu bytes", out->n);
     return ST_OK;
 }
