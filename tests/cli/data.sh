@@ -47,4 +47,25 @@ must 'another split is wrong usage' exits 2 "'test' is no split" show --split te
 must 'another word is wrong usage' exits 2 'it is: show' "$strata" data list micro.ini
 must 'nothing else was written' test "$(ls | tr '\n' ' ')" = \
     'cord.ini micro.ini new one.ini output said set tokenizer.json '
+# ---- the guide's own data set, from an empty folder ----
+block() { awk -v n="$1" '/^```/ { block++; next } block == 2 * n - 1' "$ST_SRCDIR/docs/data.md"; } # its N-th
+mkdir own own/captions own/captions/train own/captions/valid && cd own || exit 99
+block 1 > files
+block 2 > captions/train/metadata.jsonl
+block 3 > captions/valid/metadata.jsonl
+block 4 | sed "s|/usr/local/share/strata/specs|$ST_SRCDIR/specs|" > captions.ini
+cp "$ST_SRCDIR/specs/receipts-tiny/train/receipt_00000.jpg" captions/train/tea.jpg
+cp "$ST_SRCDIR/tests/golden/pictures/png_rgb8.png" captions/train/door.png
+cp "$ST_SRCDIR/tests/golden/pictures/png_rgb8.png" captions/valid/cup.png
+must 'the guide names the files that it takes' sh -c 'find . -type f ! -name files | sed "s|^./||" | sort > there; sed -i /there/d there
+    sort files | cmp - there'
+block 5 | sed "s|^strata|$strata|" > commands
+must 'and three commands' test "$(wc -l < commands)" = 3
+must 'the first shows the caption' exits 0 'trained text: "a red door"' sh -c "$(sed -n 1p commands)"
+must 'the second that all is in order' exits 0 'looked at  2 of 2 samples, all can be used' sh -c "$(sed -n 2p commands)"
+must 'the third trains' exits 0 'truth  <s_what>cup</s_what><s_count>1</s_count>' \
+    sh -c "$(sed -n 3p commands) --set run.backend=cpu --set run.steps=2"
+must 'where the guide says' test -f runs/captions/metrics.jsonl
+cd ..
+
 tap_done
