@@ -84,19 +84,15 @@ static void print_layers(const st_model *m, FILE *out)
 static void print_plan(const st_run *r, FILE *out)
 {
     const st_model *m = r->model;
-    const double mib = 1 << 20;
-    st_plan_bytes b;
-    st_process_plan p;
+    st_memory_part part[ST_MEMORY_PARTS];
+    size_t all = st_run_memory(r, part);
+    const char *name;
+    double unit = st_memory_unit(all, &name);
 
-    st_model_plan_bytes(m, &b);
-    st_run_plan_process(r, &p);
-    fprintf(out, "\nmemory                     %.1f MiB\n", (double)st_process_bytes(&p) / mib);
-    fprintf(out, "  weights and masters      %.1f\n", (double)b.weights / mib);
-    fprintf(out, "  gradients, optimizer     %.1f\n", (double)(b.gradients + b.optimizer) / mib);
-    fprintf(out, "  kept, scratch, workspace %.1f\n", (double)(b.kept + b.scratch + b.workspace) / mib);
-    fprintf(out, "  rows                     %.1f\n", (double)(b.rows + b.staging + p.rows) / mib);
-    fprintf(out, "  prepared samples         %.1f\n", (double)p.samples / mib);
-    fprintf(out, "  libraries and program    about %.0f\n", (double)ST_PROGRAM_BYTES / mib);
+    fprintf(out, "\nmemory                     %.1f %s\n", (double)all / unit, name);
+    for (int i = 0; i < ST_MEMORY_PARTS; i++)
+        fprintf(out, "  %-24s %.1f\n", part[i].name, (double)part[i].bytes / unit);
+    fprintf(out, "  libraries and program    about %.0f MiB\n", (double)ST_PROGRAM_BYTES / 0x1p20);
     fprintf(out, "work of one row            %.3g FLOP, of which matrix products %.3g\n", st_model_flops(m),
             st_model_gemm_flops(m));
 }

@@ -24,6 +24,7 @@ static void print_step(const st_bench_figures *f, const st_bench_options *o)
 {
     double floor_seconds = f->product_flops / f->rate;
     FILE *out = o->out;
+    char bytes[32];
 
     fprintf(out, "step              %.2f ms (median of %lld)\n", 1e3 * f->median, (long long)o->steps);
     fprintf(out, "tokens            %.0f a step in rows of %.0f, %.0f tokens/s, %.1f samples/s\n", f->tokens,
@@ -32,8 +33,8 @@ static void print_step(const st_bench_figures *f, const st_bench_options *o)
             1e-9 * f->product_flops / f->median);
     print_model_flops(f, o, "model, Megatron", f->megatron);
     print_model_flops(f, o, "model, exact", f->formula);
-    fprintf(out, "memory            %.1f MiB planned", (double)f->planned.total / 1048576);
-    if (f->used >= 0) fprintf(out, ", %.1f MiB taken of the device", (double)f->used / 1048576);
+    fprintf(out, "memory            %s planned", st_memory_text(f->planned.total, bytes, sizeof bytes));
+    if (f->used >= 0) fprintf(out, ", %s taken of the device", st_memory_text((size_t)f->used, bytes, sizeof bytes));
     fputc('\n', out);
     print_machine(f, out);
     fprintf(out, "floor             %.2f ms; the step reaches %.1f%% of it\n\n", 1e3 * floor_seconds,

@@ -133,6 +133,8 @@ static int evaluate_all(st_run *r, bool held_out, st_error *e)
 
 int st_run_report(st_run *r, st_error *e)
 {
+    char peak[32];
+
     ST_TRY(evaluate_all(r, r->config.eval.at_end, e));
     if (r->stop.signal) return ST_OK;
     st_progress_clear(r->line);
@@ -141,7 +143,8 @@ int st_run_report(st_run *r, st_error *e)
                  "%lld steps, %lld tokens (%lld trained) in %.0f s, %.0f tokens/s while training; output in %s",
                  (long long)r->at.step, (long long)r->at.tokens, (long long)r->at.trained, st_progress_seconds(r->line),
                  st_progress_rate(r->line), r->output);
-    st_log_write(r->base->log, 3, "train", "memory %.1f MiB at the most", (double)st_process_peak() / 1048576.0);
+    st_log_write(r->base->log, 3, "train", "memory %s at the most",
+                 st_memory_text(st_process_peak(), peak, sizeof peak));
     return ST_OK;
 }
 

@@ -34,12 +34,37 @@ size_t st_machine_bytes(void)
     return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
 }
 
+double st_memory_unit(size_t total, const char **name)
+{
+    bool large = total >= (size_t)10 << 30;
+
+    *name = large ? "GiB" : "MiB";
+    return large ? 0x1p30 : 0x1p20;
+}
+
 const char *st_memory_text(size_t bytes, char *out, size_t n)
 {
-    bool large = bytes >= (size_t)10 << 30;
+    const char *name;
+    double unit = st_memory_unit(bytes, &name);
 
-    snprintf(out, n, "%.1f %s", (double)bytes / (large ? 0x1p30 : 0x1p20), large ? "GiB" : "MiB");
+    snprintf(out, n, "%.1f %s", (double)bytes / unit, name);
     return out;
+}
+
+/* Rows count where they lie packed on the host and where the device has them. */
+size_t st_run_memory(const st_run *r, st_memory_part out[ST_MEMORY_PARTS])
+{
+    st_plan_bytes b;
+    st_process_plan p;
+
+    st_model_plan_bytes(r->model, &b);
+    st_run_plan_process(r, &p);
+    out[0] = (st_memory_part){"weights and masters", b.weights};
+    out[1] = (st_memory_part){"gradients, optimizer", b.gradients + b.optimizer};
+    out[2] = (st_memory_part){"kept, scratch, workspace", b.kept + b.scratch + b.workspace};
+    out[3] = (st_memory_part){"rows", b.rows + b.staging + p.rows};
+    out[4] = (st_memory_part){"prepared samples", p.samples};
+    return st_process_bytes(&p);
 }
 
 size_t st_process_peak(void)

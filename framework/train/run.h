@@ -39,6 +39,11 @@ int st_run_mark_timing(st_run *, const char *of_weights, st_error *);
 void st_run_close(st_run *);
 /* memory.c: with the samples of its data. */
 void st_run_plan_process(const st_run *, st_process_plan *);
+/* The same in the words of `strata check` and the log; what ST_PROGRAM_BYTES stands for comes last and is not among
+ * them. -> bytes in all */
+enum { ST_MEMORY_PARTS = 5 };
+typedef struct st_memory_part { const char *name; size_t bytes; } st_memory_part;
+size_t st_run_memory(const st_run *, st_memory_part out[ST_MEMORY_PARTS]);
 /* resume.c: the folder of the run; whether a new run may begin there, or which checkpoint goes on. Makes nothing. */
 int st_run_place(st_run *, st_diags *);
 /* Of a run that goes on: where its spec leaves the precision to the machine, it is the checkpoint's. */

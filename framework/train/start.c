@@ -32,14 +32,26 @@ int st_run_open_model(st_run *r, st_error *e)
 
 /* ---- the folder ---- */
 
+static void log_memory(const st_run *r)
+{
+    st_memory_part part[ST_MEMORY_PARTS];
+    size_t all = st_run_memory(r, part);
+    const char *name;
+    double unit = st_memory_unit(all, &name);
+    char words[256];
+    size_t at = 0;
+
+    for (int i = 0; i < ST_MEMORY_PARTS && at < sizeof words; i++)
+        at += (size_t)snprintf(words + at, sizeof words - at, "%s %.1f; ", part[i].name, (double)part[i].bytes / unit);
+    st_log_write(r->base->log, 3, "train", "memory %.1f %s planned: %slibraries and program about %.0f MiB",
+                 (double)all / unit, name, words, (double)ST_PROGRAM_BYTES / 0x1p20);
+}
+
 static void log_head(st_run *r)
 {
-    const double mib = 1 << 20;
-    st_process_plan plan;
     struct utsname u;
     st_log *log = r->base->log;
 
-    st_run_plan_process(r, &plan);
     if (uname(&u) != 0) memset(&u, 0, sizeof u);
     st_log_write(log, 3, "train", "strata %s, %s %s", PACKAGE_VERSION, u.sysname, u.machine);
     st_log_write(log, 3, "train", "spec %s, hash %016" PRIx64, st_spec_path(r->spec), r->at.spec_hash);
@@ -49,10 +61,7 @@ static void log_head(st_run *r)
                  (long long)st_model_parameters(r->model, NULL));
     st_log_write(log, 3, "train", "%d row%s of %d tokens a step", r->micros, r->micros == 1 ? "" : "s",
                  st_model_shape(r->model)->tokens);
-    st_log_write(log, 3, "train",
-                 "memory %.1f MiB planned: model %.1f, rows %.1f, samples %.1f, libraries and program about %.0f",
-                 (double)st_process_bytes(&plan) / mib, (double)plan.arenas / mib, (double)plan.rows / mib,
-                 (double)plan.samples / mib, (double)ST_PROGRAM_BYTES / mib);
+    log_memory(r);
     st_log_write(log, 3, "train", "data %lld training samples, %lld for evaluation",
                  (long long)st_loader_count(r->train), r->valid ? (long long)st_loader_count(r->valid) : 0);
     if (r->at.timing) st_log_write(log, 2, "train", "for timing only, the weights mean nothing: %s", r->at.timing);

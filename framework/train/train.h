@@ -108,8 +108,9 @@ size_t st_process_bytes(const st_process_plan *); /* all, ST_PROGRAM_BYTES inclu
 /* Without data; valid: rows for [dataset.valid] as well. The model is planned. */
 void st_process_plan_model(const st_model *, int valid, st_process_plan *);
 size_t st_machine_bytes(void); /* of memory; 0: the system does not tell */
-/* "53.8 MiB", or, from 10 GiB on, "12.3 GiB". -> out */
-const char *st_memory_text(size_t bytes, char *out, size_t n);
+/* By what a figure beside a total of so many bytes is divided, and its unit: MiB, from 10 GiB on GiB. */
+double st_memory_unit(size_t total, const char **name);
+const char *st_memory_text(size_t bytes, char *out, size_t n); /* "53.8 MiB", "12.3 GiB"; -> out */
 size_t st_process_peak(void); /* the most that was resident so far; 0: the system does not tell */
 
 /* ---- the loop (loop.c) ---- */

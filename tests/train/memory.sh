@@ -40,4 +40,13 @@ must_not 'so is one that is too large' 'planned 200.0' close_to more.log
 must 'plan states the constant' exits 0 'program and libraries                16,777,216' "$strata" plan receipts-tiny
 must 'check adds the samples' exits 0 'prepared samples         2.0' "$strata" check receipts-tiny \
     --set data.cache=1MiB
+"$strata" check receipts-tiny --set run.backend=cpu --set run.threads=2 --set data.cache=1MiB > checked
+awk '/^memory / { on = 1; words = "memory " $2 " " $3 " planned: "; next }
+    on && /^  libraries/ { print words "libraries and program about " $5 " " $6; exit }
+    on { sub(/^ +/, ""); sub(/  +/, " "); words = words $0 "; " }' checked > words
+must 'check and log tell the same, figure by figure' grep -qF "$(cat words)" a/log
+must 'which are there' grep -q '; rows [1-9]' words
+must 'large memory is in GiB' exits 0 "  gradients, optimizer     " "$strata" check qwen35-vl-27b
+must 'as a whole and in parts' awk '/^memory/ { all = $2; unit = $3 } /^  (weights and|gradients|kept|rows|prepared)/ { sum += $NF }
+    END { exit !(unit == "GiB" && sum > 0.99 * all && sum < 1.01 * all) }' "$scratch/said"
 tap_done
