@@ -121,6 +121,22 @@ static int show_texts(st_run *r, st_error *e)
     return ST_OK;
 }
 
+/* Seconds are of this part of the run alone, so what stands beside them must be. */
+static void say_totals(st_run *r)
+{
+    int64_t steps = r->at.step - r->first_step;
+    char part[96] = "", speed[64] = "";
+
+    if (r->first_step > 0)
+        snprintf(part, sizeof part, ", of which this part %lld steps, %lld tokens", (long long)steps,
+                 (long long)st_progress_tokens(r->line));
+    if (steps > 0)
+        snprintf(speed, sizeof speed, " in %.0f s, %.0f tokens/s while training", st_progress_seconds(r->line),
+                 st_progress_rate(r->line));
+    st_log_write(r->base->log, 3, "train", "%lld steps, %lld tokens (%lld trained)%s%s; output in %s",
+                 (long long)r->at.step, (long long)r->at.tokens, (long long)r->at.trained, part, speed, r->output);
+}
+
 /* Held-out samples as they are, with their pictures exchanged, and what the model makes of some. */
 static int evaluate_all(st_run *r, bool held_out, st_error *e)
 {
@@ -139,10 +155,7 @@ int st_run_report(st_run *r, st_error *e)
     if (r->stop.signal) return ST_OK;
     st_progress_clear(r->line);
     st_run_count_samples(r);
-    st_log_write(r->base->log, 3, "train",
-                 "%lld steps, %lld tokens (%lld trained) in %.0f s, %.0f tokens/s while training; output in %s",
-                 (long long)r->at.step, (long long)r->at.tokens, (long long)r->at.trained, st_progress_seconds(r->line),
-                 st_progress_rate(r->line), r->output);
+    say_totals(r);
     st_log_write(r->base->log, 3, "train", "memory %s at the most",
                  st_memory_text(st_process_peak(), peak, sizeof peak));
     return ST_OK;

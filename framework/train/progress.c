@@ -70,6 +70,8 @@ void st_progress_clear(st_progress *p)
     p->drawn = 0;
 }
 
+int64_t st_progress_tokens(const st_progress *p) { return p->tokens; }
+
 double st_progress_seconds(const st_progress *p) { return st_clock() - p->start; }
 
 double st_progress_rate(const st_progress *p) { return p->trained > 0 ? (double)p->tokens / p->trained : 0; }

@@ -28,6 +28,7 @@ typedef struct st_run {
     st_progress *line;
     st_stop stop;
     st_checkpoint_state at;        /* done so far                                                            */
+    int64_t first_step;            /* done before this part of the run                                       */
     int64_t saved_step;            /* newest checkpoint of this run, -1: none                                */
 } st_run;
 

@@ -106,6 +106,7 @@ int st_run_start(st_run *r, st_error *e)
     ST_TRY(st_run_open_model(r, e));
     ST_TRY(st_run_load_weights(r, e));
     ST_TRY(open_folder(r, e));
+    r->first_step = r->at.step;
     r->line = st_progress_open(r->options->screen, r->at.step, r->config.run.steps);
     return r->line ? ST_OK : st_fail(e, ST_E_NOMEM, "no memory for the progress line");
 }

@@ -61,6 +61,8 @@ typedef struct st_progress st_progress;
 st_progress *st_progress_open(FILE *, int64_t first, int64_t steps);
 void st_progress_step(st_progress *, int64_t step, const st_step_result *, double lr, double seconds);
 void st_progress_clear(st_progress *); /* before other text goes to the screen */
+/* Of this part of the run, which may have begun at another's checkpoint. */
+int64_t st_progress_tokens(const st_progress *);
 double st_progress_seconds(const st_progress *);
 double st_progress_rate(const st_progress *); /* tokens per second of the steps */
 void st_progress_close(st_progress *);

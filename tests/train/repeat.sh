@@ -19,6 +19,9 @@ cp -r broken/checkpoints/step-000000004 broken/checkpoints/step-000000008.part
 must 'the newest whole checkpoint is taken' exits 0 'goes on from broken/checkpoints/step-000000004 at step 4' \
     run broken --resume
 must 'the resumed run ends as the unbroken one' same a broken
+must 'it tells what it trained itself, beside its seconds' \
+    grep -Eq '10 steps, [0-9]+ tokens .*, of which this part [1-9] steps, [0-9]+ tokens in [0-9]+ s, ' broken/log
+must 'the unbroken one all of it' grep -Eq '10 steps, [0-9]+ tokens \([0-9]+ trained\) in [0-9]+ s, [1-9]' a/log
 must 'what was being written is gone' checkpoints broken step-000000004 step-000000008 step-000000010
 
 # ---- broken off in the evaluation behind the last step ----
@@ -27,6 +30,8 @@ grep -v permuted a/metrics.jsonl > late/metrics.jsonl
 must 'a run that lacks only its last evaluation is finished' exits 0 'What the model reads' run late --resume
 must 'and is as the unbroken one' same a late
 must 'a finished run may be resumed' run late --resume
+must 'its tokens are not set against the seconds of this part' sh -c \
+    'tail -n 3 late/log | grep -q "10 steps, [0-9]* tokens ([0-9]* trained), of which this part 0 steps, 0 tokens; output in late"'
 must 'and stays as it is' same a late
 
 # ---- broken off by real signals, at whatever step they come ----
