@@ -8,6 +8,12 @@ trained b --set run.threads=2 --set data.workers=3 --set data.prefetch=no --set 
 must 'two runs, one seed, one thread and two: the same bytes' same a b
 must 'no other file is in a checkpoint' test "$(ls a/checkpoints/step-000000010 | tr '\n' ' ')" = \
     'model.safetensors optimizer.safetensors spec.ini state.json tokenizer.json '
+state=a/checkpoints/step-000000010/state.json
+must 'its state has the seed as the guide says' grep -q '"seed": "0000000000000001"' $state
+must 'the epoch too: it is the second' grep -q '"epoch": "0000000000000001"' $state
+must 'and no field that the guide does not name' sh -c 'sed -n "s/^ *\"\([a-z_]*\)\":.*/\1/p" "$1" > fields
+    test "$(wc -l < fields)" = 14 && for field in $(cat fields); do grep -q "\`$field\`" "$2" || { echo "$field"; exit 1; }; done' \
+    sh $state "$ST_SRCDIR/docs/spec.md"
 trained c --set run.seed=2
 must 'another seed gives other bytes' differ a c
 
