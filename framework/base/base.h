@@ -111,4 +111,14 @@ typedef struct st_base {
 void st_sized_copy(void *to, size_t size, const void *from);
 int st_base_create(st_base **, FILE *screen, int log_level, int threads);
 void st_base_destroy(st_base *);
+
+/* ---- places.c ---- */
+/* Where this program's own files are. */
+typedef struct st_places {
+    int32_t uninstalled;              /* 1: it runs from its build tree                                         */
+    const char *registry, *modules, *specs, *templates; /* templates: of `strata new`, a folder for each kind   */
+} st_places;
+int st_places_find(st_arena *, st_places *, st_error *);
+/* The spec NAME or NAME.ini that came with the program. false: there is none, and *nearest is the name most like it, or NULL. */
+bool st_places_spec(const st_places *, const char *name, st_arena *, const char **path, const char **nearest);
 #endif

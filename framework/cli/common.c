@@ -68,12 +68,13 @@ int cli_start(st_cli *cli, int threads)
     return rc;
 }
 
-static void no_spec(st_cli *cli, const char *name, const char *specs)
+static void no_spec(st_cli *cli, const char *name, const char *specs, const char *nearest)
 {
     st_error e = {0};
 
     st_fail(&e, ST_E_NOTFOUND, "there is no spec %s", name);
     if (specs) st_error_detail(&e, "neither a file of this name nor one in %s", specs);
+    if (nearest) st_error_hint(&e, "did you mean %s?", nearest);
     st_diags_add(cli->diags, &e, NULL, false);
 }
 
@@ -95,6 +96,7 @@ static bool is_file(const char *path)
  * ".ini". */
 const char *cli_spec_path(st_cli *cli, const char *name)
 {
+    const char *path, *nearest;
     st_places places;
     st_error e = {0};
 
@@ -102,20 +104,15 @@ const char *cli_spec_path(st_cli *cli, const char *name)
     if (inside) return inside;
     if (is_file(name)) return name; /* a folder of that name without spec.ini does not hide a spec that came along */
     if (strchr(name, '/')) {
-        no_spec(cli, name, NULL);
+        no_spec(cli, name, NULL, NULL);
         return NULL;
     }
     if (st_places_find(cli->arena, &places, &e) != ST_OK) {
         st_diags_add(cli->diags, &e, NULL, false);
         return NULL;
     }
-    const char *try[] = {st_arena_printf(cli->arena, "%s/%s", places.specs, name),
-                         st_arena_printf(cli->arena, "%s/%s.ini", places.specs, name)};
-    size_t n = strlen(name);
-    bool whole = n > 4 && !strcmp(name + n - 4, ".ini");
-    for (int i = whole ? 0 : 1; i < (whole ? 1 : 2); i++)
-        if (try[i] && st_path_exists(try[i])) return try[i];
-    no_spec(cli, name, places.specs);
+    if (st_places_spec(&places, name, cli->arena, &path, &nearest)) return path;
+    no_spec(cli, name, places.specs, nearest);
     return NULL;
 }
 

@@ -6,7 +6,6 @@ framework_libstrata_la_SOURCES += \
   framework/plugin/instance.c \
   framework/plugin/manifest.c \
   framework/plugin/module.c \
-  framework/plugin/places.c \
   framework/plugin/private.h \
   framework/plugin/registry.c \
   framework/plugin/registry.h

@@ -47,13 +47,6 @@ const st_manifest *st_registry_symbol(const st_registry *, char symbol, st_error
 const char *st_kind_name(int kind);   /* "layer" */
 int st_kind_of(const char *name);     /* 0: unknown */
 
-/* Where this program's own files are. */
-typedef struct st_places {
-    int32_t uninstalled;              /* 1: it runs from its build tree                                         */
-    const char *registry, *modules, *specs, *templates; /* templates: of `strata new`, a folder for each kind   */
-} st_places;
-int st_places_find(st_arena *, st_places *, st_error *);
-
 /* Keys of specs, and of manifests, that this room reads, for `strata inspect --spec`; -> how many. */
 int st_plugin_key_tables(const st_key_table **);
 int st_manifest_key_tables(const st_key_table **);

@@ -71,8 +71,16 @@ static int take_outside(reading *r, const st_ini_item *at)
         return refuse(r, at, at->key_column, "only include = FILE may stand in front of the first [section]",
                       "key \"%s\" outside any section", at->key);
     if (!at->text[0]) return refuse(r, at, at->column, "write include = FILE", "include without a file");
-    char *path = st_path_join(r->spec->arena, r->dir, at->text);
-    if (!path) return no_memory(r);
+    const char *path = st_path_join(r->spec->arena, r->dir, at->text), *shipped, *nearest = NULL;
+    st_places places;
+    if (!path || st_places_find(r->spec->arena, &places, NULL) != ST_OK) return no_memory(r);
+    /* a file beside the including one goes first; only a plain name may be a spec that came with the program */
+    if (!st_path_exists(path) && st_places_spec(&places, at->text, r->spec->arena, &shipped, &nearest)) path = shipped;
+    if (nearest) {
+        char hint[128];
+        snprintf(hint, sizeof hint, "did you mean %.64s, which came with the program?", nearest);
+        return refuse(r, at, at->column, hint, "there is no file %s, and no spec of this name", path);
+    }
     return note(r, load_file(r->spec, path, r, at, r->diags));
 }
 

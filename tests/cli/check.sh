@@ -78,6 +78,12 @@ must 'a backend that is nowhere is shown in its place' exits 1 \
 must 'a plugin of [run] is no key beside its backend' exits 1 '[run] has no key "plugin"' "$strata" check "$good" \
     --set run.plugin=foo
 sed 's/^\[schedule\]/[shedule]/; s/^\[layer\.-\]/[layers.-]/' "$good" > slips.ini
+printf 'include = receipts-tiny\n[run]\nsteps = 50\n' > "$scratch/mine.ini"
+must 'a spec that came with the program is included by its name' exits 0 'steps      50' "$strata" check "$scratch/mine.ini"
+sed -i 's/receipts/receipt/' "$scratch/mine.ini"
+must 'one misspelt is told, and which was meant' exits 1 'did you mean receipts-tiny, which came with the program?' \
+    "$strata" check "$scratch/mine.ini"
+must 'so is one on the command line' exits 1 'did you mean receipts-tiny?' "$strata" check receipt-tiny
 must 'a section misspelt is told beside what lacks in it' exits 1 'did you mean [schedule]?' "$strata" check slips.ini
 must 'each of them' exits 1 'did you mean [layer.-]?' "$strata" check slips.ini
 must 'and what a symbol needs, at the symbol' exits 1 'slips.ini:5:10: error: [layer.-] needs' "$strata" check slips.ini
