@@ -51,6 +51,9 @@ int st_checkpoint_read_state(const char *dir, st_arena *, st_checkpoint_state *,
 /* Tensors into an open model. optimizer 0: weights only, which may be of another precision. ST_E_CONFIG: another
  * model's, with the first tensor that is missing, left over or of another shape. */
 int st_checkpoint_load(const char *dir, st_model *, int optimizer, st_error *);
+/* Whether its weights could be loaded into a planned model, by names and shapes. */
+int st_checkpoint_fit(const char *dir, st_model *, st_error *);
+int st_checkpoint_fit_hf(const char *dir, st_model *, st_error *); /* the same of published ones */
 
 /* Weights in HuggingFace names from one file or an index of shards into an open model; what is missing or left over
  * is named. The log (NULL: none) is told what is odd: a wrong total size, prediction depths declared but not there. */

@@ -92,7 +92,8 @@ static int check_left_over(const st_tensors *file, const st_state_tensor *s, int
                    left > 1 ? " and others" : "");
 }
 
-static int load_tensors(const char *path, st_model *m, int optimizer, st_error *e)
+/* values false: only names and shapes are compared. */
+static int load_tensors(const char *path, st_model *m, int optimizer, bool values, st_error *e)
 {
     const st_state_tensor *s;
     st_tensors *file;
@@ -102,7 +103,7 @@ static int load_tensors(const char *path, st_model *m, int optimizer, st_error *
     for (int i = 0; i < n && rc == ST_OK; i++) {
         if (s[i].optimizer != optimizer) continue;
         const st_file_tensor *t = st_tensors_find(file, s[i].name);
-        rc = t ? read_state(m, &s[i], i, t, path, e)
+        rc = t ? (values ? read_state(m, &s[i], i, t, path, e) : check_shape(&s[i], t, path, e))
                : st_fail(e, ST_E_CONFIG, "%s: no tensor %s, which the model has", path, s[i].name);
     }
     if (rc == ST_OK) rc = check_left_over(file, s, n, optimizer, path, e);
@@ -113,6 +114,16 @@ static int load_tensors(const char *path, st_model *m, int optimizer, st_error *
     return rc;
 }
 
+int st_checkpoint_fit(const char *dir, st_model *m, st_error *e)
+{
+    st_arena *arena = st_arena_create(0);
+    char *path = arena ? st_path_join(arena, dir, st_checkpoint_file(0)) : NULL;
+    int rc = path ? load_tensors(path, m, 0, false, e) : st_fail(e, ST_E_NOMEM, "no memory for a path");
+
+    st_arena_destroy(arena);
+    return rc;
+}
+
 int st_checkpoint_load(const char *dir, st_model *m, int optimizer, st_error *e)
 {
     st_arena *arena = st_arena_create(0);
@@ -120,7 +131,7 @@ int st_checkpoint_load(const char *dir, st_model *m, int optimizer, st_error *e)
 
     for (int i = 0; i <= (optimizer != 0) && rc == ST_OK; i++) {
         char *path = st_path_join(arena, dir, st_checkpoint_file(i));
-        rc = path ? load_tensors(path, m, i, e) : st_fail(e, ST_E_NOMEM, "no memory for a path");
+        rc = path ? load_tensors(path, m, i, true, e) : st_fail(e, ST_E_NOMEM, "no memory for a path");
     }
     st_arena_destroy(arena);
     return rc;

@@ -51,7 +51,7 @@ typedef struct load {
     const char *dir;
     const st_file_name *names;
     const char **sorted;
-    double *piece; /* PIECE values on their way from the file to the model */
+    double *piece; /* PIECE values on their way from the file to the model; NULL: nothing is read */
     int n;
 } load;
 enum { PIECE = 1 << 16 };
@@ -89,6 +89,7 @@ static int read_part(const load *l, st_model *m, const st_model_weight *w, const
     int64_t n = run_length(&v, f);
 
     ST_TRY(check_part(l, w, f, t, e));
+    if (!l->piece) return ST_OK;
     for (int64_t o = 0; o < v.outer; o++)
         for (int64_t i = 0; i < n; i += PIECE) {
             int64_t k = n - i < PIECE ? n - i : PIECE;
@@ -216,7 +217,8 @@ static int load_named(load *l, st_model *m, st_log *log, st_error *e)
     return ST_OK;
 }
 
-static int load_all(st_shards *file, const char *dir, st_model *m, st_log *log, st_error *e)
+/* values false: only names and shapes are compared. */
+static int load_all(st_shards *file, const char *dir, st_model *m, bool values, st_log *log, st_error *e)
 {
     load l = {.file = file, .dir = dir};
     int rc;
@@ -224,8 +226,9 @@ static int load_all(st_shards *file, const char *dir, st_model *m, st_log *log, 
     l.n = st_model_file_names(m, "hf", st_family_maps(), has_name, file, &l.names);
     if (l.n < 0) return st_fail(e, l.n, "weights cannot be named as files do: %s", st_code_name(l.n));
     l.sorted = malloc((size_t)(l.n ? l.n : 1) * sizeof *l.sorted);
-    l.piece = malloc(PIECE * sizeof *l.piece);
-    rc = l.sorted && l.piece ? load_named(&l, m, log, e) : st_fail(e, ST_E_NOMEM, "no memory for the names of %s", dir);
+    l.piece = values ? malloc(PIECE * sizeof *l.piece) : NULL;
+    rc = l.sorted && (l.piece || !values) ? load_named(&l, m, log, e)
+                                          : st_fail(e, ST_E_NOMEM, "no memory for the names of %s", dir);
     free(l.piece);
     free(l.sorted);
     return rc;
@@ -240,13 +243,24 @@ int st_checkpoint_look_at_hf(const char *dir, st_error *e)
     return ST_OK;
 }
 
+int st_checkpoint_fit_hf(const char *dir, st_model *m, st_error *e)
+{
+    st_shards *file;
+    int rc;
+
+    ST_TRY(st_shards_open(dir, &file, e));
+    rc = load_all(file, dir, m, false, NULL, e);
+    st_shards_close(file);
+    return rc;
+}
+
 int st_checkpoint_load_hf(const char *dir, st_model *m, st_log *log, st_error *e)
 {
     st_shards *file;
     int rc;
 
     ST_TRY(st_shards_open(dir, &file, e));
-    rc = load_all(file, dir, m, log, e);
+    rc = load_all(file, dir, m, true, log, e);
     st_shards_close(file);
     return rc;
 }
@@ -257,7 +271,7 @@ int st_checkpoint_load_hf_files(const char *const *paths, int n, st_model *m, st
     int rc;
 
     ST_TRY(st_shards_open_files(paths, n, &file, e));
-    rc = load_all(file, paths[0], m, log, e);
+    rc = load_all(file, paths[0], m, true, log, e);
     st_shards_close(file);
     return rc;
 }

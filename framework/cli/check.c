@@ -154,6 +154,7 @@ static int print_run(const st_run *r, FILE *out, st_error *e)
     char words[640];
 
     ST_TRY(st_model_plan(r->model, e)); /* the real code with counting memory: finds what shapes alone can tell */
+    ST_TRY(st_run_fit_weights(r, e));
     ST_TRY(look_at_data(r, &l, e));
     fprintf(out, "%s can train%s\n\n", st_spec_path(r->spec), obstacle(r, words, sizeof words));
     fprintf(out, "pattern    %s\n", st_model_pattern(r->model));

@@ -53,6 +53,7 @@ int st_run_take_folder(st_run *, st_error *); /* makes the folder, for this proc
 int st_run_damaged(const st_run *, int rc, st_error *); /* adds what to do about an unusable checkpoint; -> rc */
 /* weights.c: those that [checkpoint] names can be opened; all of a run are loaded. */
 int st_run_find_weights(const st_run *, st_diags *); /* the settings are bound */
+int st_run_fit_weights(const st_run *, st_error *);   /* by names and shapes; the model is planned */
 int st_run_load_weights(st_run *, st_error *);
 /* start.c: the device, the weights, then the folder. */
 int st_run_open_model(st_run *, st_error *); /* plans, opens, makes rows */

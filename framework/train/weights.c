@@ -16,7 +16,7 @@ static int open_from(const st_run *r, const char *dir, const char **newest, st_c
     return st_checkpoint_read_state(*newest, r->arena, state, e);
 }
 
-/* A header that can be read names every tensor; whether they fit the model is seen when they are loaded. */
+/* A header that can be read names every tensor; whether they fit is asked of a planned model. */
 static int look_at_from(const st_run *r, const char *dir, st_error *e)
 {
     st_checkpoint_state state;
@@ -45,6 +45,17 @@ int st_run_find_weights(const st_run *r, st_diags *d)
     if ((k->from ? look_at_from(r, path, &e) : st_checkpoint_look_at_hf(path, &e)) == ST_OK) return ST_OK;
     return st_spec_fail_key(r->spec, d, "checkpoint", key, e.hint[0] ? e.hint : hint, "[checkpoint] %s: %s%s%s", key,
                             e.file, e.file[0] ? ": " : "", e.message);
+}
+
+int st_run_fit_weights(const st_run *r, st_error *e)
+{
+    const st_checkpoint_keys *k = &r->config.checkpoint;
+    st_checkpoint_state state;
+    const char *dir = k->from;
+
+    if (!dir) return k->from_hf ? st_checkpoint_fit_hf(k->from_hf, r->model, e) : ST_OK;
+    ST_TRY(open_from(r, dir, &dir, &state, e));
+    return st_checkpoint_fit(dir, r->model, e);
 }
 
 /* ---- loading ---- */

@@ -187,6 +187,9 @@ train() { "$strata" train spec.ini "$@"; }
 rule weights-head '' train --set checkpoint.from_hf=vl --set stack.tie_embeddings=yes
 { echo 'include = tied.ini'; cat rest; } > good.ini
 rule weights-no-head '' train --set checkpoint.from_hf=tied --set stack.tie_embeddings=no
+must 'a check compares published weights as well' exits 1 'error: tied: no tensor lm_head.weight, needed for weight lm_head' \
+    "$strata" check good.ini --set checkpoint.from_hf=tied --set stack.tie_embeddings=no
+must 'and takes those that fit' exits 0 'can train' "$strata" check good.ini --set checkpoint.from_hf=tied
 rule weights-other '' train --set checkpoint.from_hf=tied --set 'stack.pattern=G-G-G-*-'
 rule weights-depth '' train --set checkpoint.from_hf=tied --set 'stack.pattern=G-G-G-*-G-G-G-*-/*-'
 rule weights-twice '' train --set checkpoint.from_hf=tied --set checkpoint.from=tied

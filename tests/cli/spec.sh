@@ -23,16 +23,18 @@ sed 's/"num_hidden_layers": 4,/&\n"mtp_num_hidden_layers": 2,/' "$ST_SRCDIR/test
 must 'depths follow' writes 'pattern = G-G-G-*-/*-/*-'
 must 'weights are named, whatever the folder is called' writes 'a \"model\"; #1"'
 must 'again to a file' "$strata" spec from-hf "$model" -o whole.ini
-must 'whose folder is read back' exits 0 "$model" "$strata" check whole.ini --explain
+must 'whose folder is read back, and its weights lack the depths' exits 1 \
+    "$model: no tensor mtp.pre_fc_norm_embedding.weight" "$strata" check whole.ini --explain
 must 'it can be planned' exits 0 'head.mtp.2.layers.0' "$strata" plan whole.ini
 sed -i 's/"mtp_num_hidden_layers": 2/"mtp_num_hidden_layers": -2/' "$model/config.json"
 must 'a wrong number is refused' exits 1 'mtp_num_hidden_layers must be' "$strata" spec from-hf "$model"
 
 # ---- layers of one kind ----
-# can_train PATTERN: what is written has that pattern, and the check finds nothing wrong
+# can_train PATTERN: what is written has that pattern, and the check finds nothing wrong but the weights of another
 can_train() {
     rm -f kind.ini
-    "$strata" spec from-hf "$model" -o kind.ini && grep -qx "pattern = $1" kind.ini && "$strata" check kind.ini
+    "$strata" spec from-hf "$model" -o kind.ini && grep -qx "pattern = $1" kind.ini &&
+        "$strata" check kind.ini --set checkpoint.from_hf=
 }
 golden=$ST_SRCDIR/tests/golden/dense-vl/config.json
 sed 's/"linear_attention"/"full_attention"/' "$golden" > "$model/config.json"
@@ -90,7 +92,8 @@ must 'null is as if the key were not there' writes 'norm_eps = 1e-06'
 broken=$(printf 'two\nlines\there')
 mkdir "$broken" && cp "$golden" "$broken/config.json" && printf '\002\0\0\0\0\0\0\0{}' > "$broken/model.safetensors"
 must 'a name of two lines' "$strata" spec from-hf "$broken" -o lines.ini
-must 'is written so that it can be read' exits 0 'name = (several lines)' "$strata" check lines.ini --explain
+must 'is written so that it can be read' exits 0 'name = (several lines)' "$strata" check lines.ini --explain \
+    --set checkpoint.from_hf=
 odd=$(printf 'esc\033here')
 mkdir "$odd" && cp "$golden" "$odd/config.json"
 must 'one that cannot be written is refused' exits 1 'a spec cannot name this folder' "$strata" spec from-hf "$odd"

@@ -74,6 +74,12 @@ must 'another precision is read by value' run from3 --set checkpoint.from=a --se
 must 'another size is refused by tensor and both shapes' exits 1 \
     'tensor layers.1.gate_up is [64,16], the model'"'"'s is [96,16]' \
     run x --set checkpoint.from=a --set layer.-.width=48
+for option in layer.-.width=48 'stack.pattern=G-*-*-' 'stack.pattern=G-*'; do
+    run x --set checkpoint.from=a --set "$option" > trained 2>&1
+    "$strata" check micro.ini --set checkpoint.from=a --set "$option" > checked 2>&1
+    must "a check refuses $option in the same words" sh -c 'grep ^error: checked > a1 && grep ^error: trained | cmp - a1'
+done
+must 'what fits can train' exits 0 'can train' "$strata" check micro.ini --set checkpoint.from=a
 must 'a tensor that is missing is named' exits 1 'no tensor layers.4.' run x --set checkpoint.from=a \
     --set 'stack.pattern=G-*-*-'
 must 'a tensor that is left over is named' exits 1 'the model has no place for tensor layers.3.' \
