@@ -53,7 +53,7 @@ mkdir own own/captions own/captions/train own/captions/valid && cd own || exit 9
 block 1 > files
 block 2 > captions/train/metadata.jsonl
 block 3 > captions/valid/metadata.jsonl
-block 4 | sed "s|/usr/local/share/strata/specs|$ST_SRCDIR/specs|" > captions.ini
+block 4 > captions.ini
 cp "$ST_SRCDIR/specs/receipts-tiny/train/receipt_00000.jpg" captions/train/tea.jpg
 cp "$ST_SRCDIR/tests/golden/pictures/png_rgb8.png" captions/train/door.png
 cp "$ST_SRCDIR/tests/golden/pictures/png_rgb8.png" captions/valid/cup.png
