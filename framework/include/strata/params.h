@@ -25,7 +25,7 @@ enum {
     ST_PF_DEPRECATED = 8, /* works, warns                                                                             */
     ST_PF_OBSOLETE = 16,  /* refused, with its help text as the remedy                                                */
     ST_PF_EXPERT = 32,    /* left out of the short listing                                                            */
-    ST_PF_LOCAL = 64,     /* says where or how fast, never what comes out: not stored with checkpoints, not hashed    */
+    ST_PF_LOCAL = 64,     /* says where, how fast or by which kernels: not stored with checkpoints, not hashed        */
     ST_PF_TIMING = 128    /* not at its default, a run measures speed and its weights mean nothing: marked wherever the
                              run is told of, and in its checkpoints                                                   */
 };

@@ -179,7 +179,7 @@ static int sync_device(st_device *d, st_error *e) { return ST_OK; }
 static const st_param params[] = {
     ST_INT(struct cpu_self, threads, "0", 0, 4096, "", ST_PF_LOCAL,
            "threads for kernels; 0: what OMP_NUM_THREADS or the process's cores allow"),
-    ST_INT(struct cpu_self, level, "0", 0, 4, "", ST_PF_EXPERT,
+    ST_INT(struct cpu_self, level, "0", 0, 4, "", ST_PF_EXPERT | ST_PF_LOCAL,
            "x86-64 level of the kernels: 1, 3 or 4; 0: the highest that runs here"),
 };
 

@@ -151,7 +151,7 @@ static const st_backend_ops backend_ops = {
 };
 
 static const st_param params[] = {
-    ST_BOOL(cuda_self, cudnn, "yes", ST_PF_EXPERT,
+    ST_BOOL(cuda_self, cudnn, "yes", ST_PF_EXPERT | ST_PF_LOCAL,
             "attention forward in bf16 by cuDNN, where it is found; no: by own kernels, whose bits no library changes"),
 };
 
