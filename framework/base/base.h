@@ -55,7 +55,8 @@ bool st_parse_size(const char *text, int64_t *out, const char **why); /* 512MiB,
 void st_format_float(double, char out[32]);                            /* shortest text that reads back the same */
 bool st_ends_with(const char *text, const char *end);
 bool st_utf8_valid(const char *, size_t, size_t *bad_at);
-size_t st_control(const char *, size_t); /* bytes of the control character it begins with, the last is its code; 0: none, or a tab */
+/* Bytes of the control character that the text begins with, the last is its code; 0: none, or a tab. */
+size_t st_control(const char *, size_t);
 bool st_is_text(const char *, size_t, size_t *bad_at); /* UTF-8 without control characters but line feeds and tabs */
 void st_make_utf8(char *);           /* bytes that are none become '?' */
 void st_make_printable(char *);      /* the same, and what a terminal would act on: control characters but the tab */

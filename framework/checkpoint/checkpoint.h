@@ -68,8 +68,8 @@ int64_t st_weight_part_count(const st_model_weight *, const st_file_name *);
 /* Weights of an open model as one safetensors file in HuggingFace's names and shapes; ST_BF16 or ST_F32. ST_E_UNSUPPORTED: a weight
  * has no such name. */
 int st_checkpoint_export(const char *path, st_model *, int32_t dtype, st_error *);
-/* config.json and preprocessor_config.json as the family has them, for a built model; *why: what it has that the family has not, and
- * then there are none. With a tokenizer.json (path; NULL: none) also the ids of what stands for pictures. */
+/* config.json and preprocessor_config.json as the family has them, for a built model; *why: what it has that the family has
+ * not, and then there are none. With a tokenizer.json (path; NULL: none) also the ids of what stands for pictures. */
 int st_hf_config_write(const char *dir, const st_spec *, const st_model *, const char *tokenizer, st_arena *, const char **why,
                        st_error *);
 

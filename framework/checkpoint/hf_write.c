@@ -270,7 +270,8 @@ static json_t *preprocessor(const writer *w)
 
 static int put_file(const writer *w, const char *dir, const char *name, json_t *j, st_error *e)
 {
-    char *text = json_dumps(j, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(15)), *path = st_path_join(w->arena, dir, name);
+    char *text = json_dumps(j, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(15)),
+         *path = st_path_join(w->arena, dir, name);
     int rc = text && path ? st_file_write_atomic(path, text, strlen(text), e) : st_fail(e, ST_E_NOMEM, "no memory for %s", name);
 
     free(text);

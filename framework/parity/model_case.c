@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The gates: what f64 must reach, and f32; bf16 has a peer's (a curve amplifies rounding by 1e5 in twenty steps, so f32 compares its start only). */
+/* The gates: what f64 must reach, and f32; bf16 has a peer's (a curve amplifies rounding by 1e5 in twenty steps, so f32
+ * compares its start only). */
 #define DEVICE_F32 1e-4 /* at least, of a device that sums in an order of its own */
 double st_parity_gate(const st_parity *p, double f32_gate)
 {
@@ -79,8 +80,9 @@ int st_parity_model_spec(st_parity *p, const st_parity_samples *s, json_t *train
     leave_out_balance(text);
     st_buf_puts(text, "\n[optimizer]\nplugin = adamw\n");
     if (train)
-        st_buf_printf(text, "beta1 = %.17g\nbeta2 = %.17g\neps = %.17g\nweight_decay = %.17g\n", json_number_value(json_array_get(betas, 0)),
-                      json_number_value(json_array_get(betas, 1)), json_number_value(json_object_get(train, "eps")),
+        st_buf_printf(text, "beta1 = %.17g\nbeta2 = %.17g\neps = %.17g\nweight_decay = %.17g\n",
+                      json_number_value(json_array_get(betas, 0)), json_number_value(json_array_get(betas, 1)),
+                      json_number_value(json_object_get(train, "eps")),
                       json_number_value(json_object_get(train, "weight_decay")));
     return text->failed ? st_fail(e, ST_E_NOMEM, "no memory for the spec of %s", p->dir) : ST_OK;
 }
@@ -159,7 +161,9 @@ static int compare_vision(st_parity *p, const st_parity_samples *s, const seen *
         snprintf(key, sizeof key, "s%d.vision", i);
         ST_TRY(st_parity_get(p, key, &want, &n, NULL, e));
         if (!want) continue;
-        if (at + n > v->feature_count) return st_fail(e, ST_E_DATA, "%s: %s needs %lld values behind %lld, the encoder made %lld", p->dir, key, (long long)n, (long long)at, (long long)v->feature_count);
+        if (at + n > v->feature_count)
+            return st_fail(e, ST_E_DATA, "%s: %s needs %lld values behind %lld, the encoder made %lld", p->dir, key,
+                           (long long)n, (long long)at, (long long)v->feature_count);
         ST_TRY(st_parity_compare(p, key, want, v->features + at, n, ST_BY_NORM, st_parity_gate(p, VISION_F32), e));
         at += n;
     }
@@ -388,7 +392,8 @@ static int compare_training(st_parity *p, const st_parity_samples *s, json_t *me
     curve c[2] = {{.n = p->type == ST_PARITY_F64 ? steps : CURVE_F32_STEPS < steps ? CURVE_F32_STEPS : steps}};
     st_error e = {0};
     st_buf text = {0};
-    int rc = steps ? st_parity_model_spec(p, s, train, &text, &e) : st_fail(&e, ST_E_DATA, "%s: meta.json has an empty curve %s", p->dir, key);
+    int rc = steps ? st_parity_model_spec(p, s, train, &text, &e)
+                   : st_fail(&e, ST_E_DATA, "%s: meta.json has an empty curve %s", p->dir, key);
 
     c[1].n = c[0].n;
     for (int i = 0; i < 1 + amplifies && rc == ST_OK; i++) {

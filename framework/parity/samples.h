@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parity/samples.h - reference samples of a model: ids, labels, patch values and grids from io, packed into one row by our own rules. */
+/* parity/samples.h - reference samples of a model: ids, labels, patch values and grids from io, packed into one row by our
+ * own rules. */
 #ifndef ST_PARITY_SAMPLES_H
 #define ST_PARITY_SAMPLES_H
 #include "parity/parity.h"

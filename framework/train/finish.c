@@ -184,7 +184,8 @@ int st_evaluate_checkpoint(st_base *base, const st_train_options *options, st_di
 {
     st_run r = {.base = base, .options = options, .spec = options->spec, .arena = st_arena_create(0)};
     st_error e = {0};
-    int rc = r.arena ? st_run_prepare(&r, d) : st_diags_add(d, &(st_error){.code = ST_E_NOMEM, .message = "no memory"}, NULL, false);
+    int rc = r.arena ? st_run_prepare(&r, d)
+                     : st_diags_add(d, &(st_error){.code = ST_E_NOMEM, .message = "no memory"}, NULL, false);
 
     if (rc == ST_OK && (rc = evaluate_checkpoint(&r, &e)) != ST_OK) st_diags_add(d, &e, NULL, false);
     st_run_close(&r);

@@ -6,7 +6,7 @@ build_tests = \
   tests/build/no_cuda.sh \
   tests/build/archs.sh \
   tests/build/registers.sh \
-  tests/build/manual.sh \
+  tests/build/manual.sh tests/build/width.sh \
   tests/build/megatron.sh \
   tests/build/reference.sh
 TESTS += $(build_tests)

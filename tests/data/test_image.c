@@ -433,9 +433,14 @@ static void written_is_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kept_files),        cmocka_unit_test(kept_details), cmocka_unit_test(every_png),
+        cmocka_unit_test(kept_files),
+        cmocka_unit_test(kept_details),
+        cmocka_unit_test(every_png),
         cmocka_unit_test(chunk_larger_than_the_file),
-        cmocka_unit_test(every_orientation), cmocka_unit_test(cut_anywhere), cmocka_unit_test(limits), cmocka_unit_test(written_is_read),
+        cmocka_unit_test(every_orientation),
+        cmocka_unit_test(cut_anywhere),
+        cmocka_unit_test(limits),
+        cmocka_unit_test(written_is_read),
     };
     return cmocka_run_group_tests_name("image", tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libcuda.c - a stand-in for the NVIDIA driver, for tests: it counts as many GPUs as STAND_IN_GPUS says, all of the compute
- * capability STAND_IN_CAPABILITY (10 times it; 90 unless said), and can do nothing with them. STAND_IN_BROKEN: it does not start. */
+ * capability STAND_IN_CAPABILITY (10 times it; 90 unless said), and can do nothing with them. STAND_IN_BROKEN: it does not
+ * start. */
 #include <stdio.h>
 #include <stdlib.h>
 

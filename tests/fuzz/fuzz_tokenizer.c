@@ -33,7 +33,8 @@ static void both_ways(const st_tokenizer *t, const char *text, size_t n, bool wh
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const char text[] = "Tea 2 x 12,000 <s_nm>le caf\xc3\xa9</s_nm>\n\n  <|im_start|> \xe4\xb8\xad\xe6\x96\x87 don't \xf0\x9f\x8d\xb5";
+    static const char text[] = "Tea 2 x 12,000 <s_nm>le caf\xc3\xa9</s_nm>\n\n  <|im_start|> "
+                               "\xe4\xb8\xad\xe6\x96\x87 don't \xf0\x9f\x8d\xb5";
     static st_tokenizer *good;
     st_tokenizer *t = NULL;
     st_error e = {0};

@@ -74,8 +74,14 @@ static void lookups(gpu *g)
     }
 }
 
-static int call_gather(const st_queue *q, const st_ops *o, gpu *g, const void *args) { return o->gather(q, AT(g, 0), AT(g, 1), AT(g, 2)); }
-static int call_scatter(const st_queue *q, const st_ops *o, gpu *g, const void *args) { return o->scatter(q, AT(g, 0), AT(g, 1), AT(g, 2)); }
+static int call_gather(const st_queue *q, const st_ops *o, gpu *g, const void *args)
+{
+    return o->gather(q, AT(g, 0), AT(g, 1), AT(g, 2));
+}
+static int call_scatter(const st_queue *q, const st_ops *o, gpu *g, const void *args)
+{
+    return o->scatter(q, AT(g, 0), AT(g, 1), AT(g, 2));
+}
 
 static void moves(gpu *g)
 {

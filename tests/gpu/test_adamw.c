@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_adamw.c - adamw_rounded of the cuda backend against the cpu backend on the same bytes: every bit is equal, whatever is stored
- * in bf16, in eights and one by one, in one piece and in shares. The last test prints times. */
+/* test_adamw.c - adamw_rounded of the cuda backend against the cpu backend on the same bytes: every bit is equal, whatever is
+ * stored in bf16, in eights and one by one, in one piece and in shares. The last test prints times. */
 #include "pairs.h"
 
 static int call_rounded(const st_queue *q, const st_ops *ops, void *ctx) { return ops->adamw_rounded(q, ctx); }

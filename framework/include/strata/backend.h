@@ -41,8 +41,8 @@ typedef struct st_backend_ops {
     int (*describe)(const st_device *, char *out, size_t n);           /* (optional) words for logs: "2 threads, OpenBLAS ..." */
     int (*memory)(const st_device *, size_t *free, size_t *total);     /* (optional) bytes of device memory, as its driver says */
     int (*accepts)(const void *self, const st_host *, int ordinal, const char *archs, st_error *);
-                                            /* (optional) does a device, which is not opened, run kernels built for st_kernels.archs? */
-    int (*range_push)(st_device *, const char *name); /* (optional) for tools that draw a time line: what is enqueued until the pop   */
-    int (*range_pop)(st_device *);                    /* belongs to it; they nest                                                     */
+                                            /* (optional) does a device, not opened, run kernels built for st_kernels.archs? */
+    int (*range_push)(st_device *, const char *name); /* (optional) for tools that draw a time line: what is enqueued */
+    int (*range_pop)(st_device *);                    /* until the pop belongs to it; they nest                      */
 } st_backend_ops;
 #endif

@@ -27,12 +27,14 @@ ST_FN int st_cuda_launched(const st_queue *q, const char *name)
     if (e == cudaSuccess) return ST_OK;
     if (e == cudaErrorInvalidValue) /* what asking for too much shared memory comes to */
         return q->fail(q, ST_E_DEVICE,
-                       "%s: the kernel was not launched: %s (%s); perhaps for shared memory, of which a block has at most %d bytes here",
+                       "%s: the kernel was not launched: %s (%s); perhaps for shared memory, of which a block has at "
+                       "most %d bytes here",
                        name, cudaGetErrorString(e), cudaGetErrorName(e), st_cuda_most_shared());
     return q->fail(q, ST_E_DEVICE, "%s: the kernel was not launched: %s (%s)", name, cudaGetErrorString(e), cudaGetErrorName(e));
 }
-/* Shared memory beyond 48 KiB has to be allowed once per kernel; doing it before every launch is cheap. A GPU that has less says so:
- * ST_TRY(st_cuda_shared(q, name, kernel, bytes)) in words with both numbers, ST_CUDA_SHARED when the kernel is launched. */
+/* Shared memory beyond 48 KiB has to be allowed once per kernel; doing it before every launch is cheap. A GPU that has less
+ * says so: ST_TRY(st_cuda_shared(q, name, kernel, bytes)) in words with both numbers, ST_CUDA_SHARED when the kernel is
+ * launched. */
 ST_FN int st_cuda_shared(const st_queue *q, const char *name, const void *kernel, size_t bytes)
 {
     if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes) == cudaSuccess) return ST_OK;

@@ -4,8 +4,9 @@
  * cuda_wgmma.h says. What of a box lies outside its tensor is zeros in shared memory, and is not written to memory. The
  * functions for kernels are there where ST_CUDA_HAS_WGMMA is 1.
  *
- * A load ends with its bytes counted off on a barrier, for which threads wait by the parity of its phase. Before a store, the threads that wrote the tile call st_wgmma_tiles_written() and meet; before its tile is written again, the
- * thread that asked for the store calls st_bulk_stores_read(). */
+ * A load ends with its bytes counted off on a barrier, for which threads wait by the parity of its phase. Before a store, the
+ * threads that wrote the tile call st_wgmma_tiles_written() and meet; before its tile is written again, the thread that asked for
+ * the store calls st_bulk_stores_read(). */
 #ifndef STRATA_CUDA_BULK_H
 #define STRATA_CUDA_BULK_H
 #include <strata/cuda_tile.h>

@@ -5,8 +5,9 @@
  * Copies. A thread's copies since its last st_copies_commit() are a group; st_copies_wait<PENDING>() leaves at most so many of the
  * youngest groups under way. They are its own then; other threads see them behind a barrier.
  *
- * Operands. Lane l of a warp has g = l / 4 and t = l % 4. a[0..3]: rows g, g + 8, g, g + 8; columns 2 t, 2 t, 2 t + 8, 2 t + 8 and the
- * next one. b[0..1]: column g; rows 2 t, 2 t + 8 and the next one. c[0..3]: rows g, g, g + 8, g + 8; columns 2 t, 2 t + 1 each. */
+ * Operands. Lane l of a warp has g = l / 4 and t = l % 4. a[0..3]: rows g, g + 8, g, g + 8; columns 2 t, 2 t, 2 t + 8, 2 t + 8
+ * and the next one. b[0..1]: column g; rows 2 t, 2 t + 8 and the next one. c[0..3]: rows g, g, g + 8, g + 8; columns 2 t,
+ * 2 t + 1 each. */
 #ifndef STRATA_CUDA_TILE_H
 #define STRATA_CUDA_TILE_H
 #include <strata/cuda.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* strata/cuda_wgmma.h - products of a warpgroup (four warps, the first of which has an index divisible by 4) on Hopper's tensor
- * cores: bf16 operands, f32 sums, 64 rows of M at a time. Only code built for sm_90a has them; ST_CUDA_HAS_WGMMA tells in device code.
+ * cores: bf16 operands, f32 sums, 64 rows of M at a time. Only code built for sm_90a has them; ST_CUDA_HAS_WGMMA tells in
+ * device code.
  *
  * Tiles in shared memory. A tile of `rows` rows (a multiple of 8) is cut into panels of 64 columns, each (rows, 64) of bf16 behind
  * the other, from an address that is a multiple of 1024 bytes. Within a panel the eight 16-byte pieces of a row are exchanged:

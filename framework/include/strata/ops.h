@@ -41,8 +41,8 @@ typedef struct st_rope { const st_tensor *x; const st_rotary *table; int32_t inv
 typedef struct st_qk_side { const st_tensor *x, *w, *y, *rstd, *dy, *dx, *dw; } st_qk_side;
 typedef struct st_qk_norm { int32_t kind, pad; double eps; const st_rotary *table; st_qk_side q, k; } st_qk_norm;
 /* Backward of attention whose result a gate multiplies, out * sigmoid(gate), for the gradient dy of that: d_gate, and of.d_out,
- * which is written here and may be dy. All like out. There is no such forward: out itself is kept for backward anyway, and a library
- * that makes it knows no gate, so glu comes behind it. */
+ * which is written here and may be dy. All like out. There is no such forward: out itself is kept for backward anyway, and a
+ * library that makes it knows no gate, so glu comes behind it. */
 typedef struct st_attn_gated { st_attn of; const st_tensor *gate, *dy, *d_gate; } st_attn_gated;
 /* out[t] = features[media[t]] if media[t] >= 0; table[ids[t] - first] if inside; else 0: a negative id is none, another is some
  * other rank's when the table is cut over group, and a fault (ST_FAULT_RANGE) for ST_G_NONE. Backward sums in `order`:

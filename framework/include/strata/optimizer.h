@@ -39,7 +39,8 @@ typedef struct st_opt_unit {        /* one launch worth; fixed addresses        
     uint64_t seed;                  /* of random bits (strata/rounding.h), by the run's seed and the unit's weights           */
     int64_t first;                  /* FLAT: this share's first element among those of all ranks                              */
 } st_opt_unit;
-typedef struct st_schedule { uint32_t size, pad; int64_t step; double lr, decay, lr_scale; } st_schedule; /* step from 1; lr after schedule */
+/* step from 1; lr after schedule */
+typedef struct st_schedule { uint32_t size, pad; int64_t step; double lr, decay, lr_scale; } st_schedule;
 
 typedef struct st_optimizer_ops {
     uint32_t size;

@@ -37,12 +37,13 @@ typedef struct st_arena st_arena; /* host memory with a stated life, freed as a 
 typedef struct st_device st_device;
 typedef struct st_host {
     uint32_t size, abi_minor;
-    void (*log)(const struct st_host *, uint32_t level, const char *who, const char *fmt, ...) ST_PRINTF(4, 5); /* 1 error .. 5 trace */
+    void (*log)(const struct st_host *, uint32_t level, const char *who, const char *fmt, ...) ST_PRINTF(4, 5); /* 1 error .. 5 */
     int (*fail)(st_error *, int code, const char *file, int line, const char *fmt, ...) ST_PRINTF(5, 6); /* -> code   */
     void *(*alloc)(st_arena *, size_t bytes); /* zeroed, 64-byte aligned; NULL when exhausted                         */
     /* out[i] = uniform (0,1) of (seed, stream, first + i): counter based, so every cut of a tensor draws the same    */
     void (*uniform)(uint64_t seed, uint64_t stream, int64_t first, int64_t n, double *out);
-    void (*parallel)(const struct st_host *, int64_t n, void (*fn)(void *arg, int64_t i), void *arg); /* host threads; returns when all done */
+    /* on host threads; returns when all are done */
+    void (*parallel)(const struct st_host *, int64_t n, void (*fn)(void *arg, int64_t i), void *arg);
 } st_host;
 
 /* What a call in a data worker gets. Such calls take a const instance and run on many threads at once, in any order. */
@@ -93,7 +94,8 @@ typedef const st_plugin *(*st_plugin_fn)(void); /* exported as st_plugin_v1 */
 enum { ST_FAULT_NONE = 0, ST_FAULT_NONFINITE, ST_FAULT_RANGE, ST_FAULT_CAPACITY, ST_FAULT_USER = 256 };
 typedef struct st_fault { uint32_t code; int32_t layer; int64_t a, b; } st_fault;
 
-/* What kernels see: one ordered lane of work. Kernels and ops only enqueue; they never synchronise, allocate or copy to the host. */
+/* What kernels see: one ordered lane of work. Kernels and ops only enqueue; they never synchronise, allocate or copy to the
+ * host. */
 typedef struct st_queue {
     uint32_t size;
     int32_t planning;        /* 1: no device; ops check, take scratch, count, and return before launching             */

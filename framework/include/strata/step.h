@@ -4,7 +4,8 @@
  * Sticky status: after the first failure every call on the step does nothing and returns that status, so plugin code may run
  * straight through and end with `return st_status(step)`. Messages name layer index, symbol and launch.
  * Threads: one thread per device makes all these calls, one at a time. Instances are const here.
- * Captured graphs (a backend that can): host code runs once, at capture. Whatever differs from step to step must be read on the device. */
+ * Captured graphs (a backend that can): host code runs once, at capture. Whatever differs from step to step must be read on the
+ * device. */
 #ifndef STRATA_STEP_H
 #define STRATA_STEP_H
 #include <strata/weight.h>
@@ -167,7 +168,8 @@ ST_FN int st_linear_bwd(st_step *s, st_wid w, const st_tensor *x, const st_tenso
 }
 
 /* The same with a bias (-1: none) and an activation: aux receives the value before it and goes into the backward. */
-ST_FN int st_linear_act(st_step *s, st_wid w, st_wid bias, int32_t act, const st_tensor *x, const st_tensor *y, const st_tensor *aux)
+ST_FN int st_linear_act(st_step *s, st_wid w, st_wid bias, int32_t act, const st_tensor *x, const st_tensor *y,
+                        const st_tensor *aux)
 {
     st_linear_args a = {(uint32_t)sizeof(st_linear_args), 0, w, bias, act, 0, x, y, aux, NULL, NULL};
     return s->api->linear(s, &a);

@@ -36,7 +36,8 @@ ST_FN st_tensor st_cols(st_tensor t, int64_t first, int64_t n) /* columns [first
     t.dim[t.nd - 1] = n;
     return t;
 }
-/* Columns of t seen as [rows, heads, width]: head h begins at column first + h * step (query and gate interleaved: step 2 width). */
+/* Columns of t seen as [rows, heads, width]: head h begins at column first + h * step (query and gate interleaved: step is
+ * 2 width). */
 ST_FN st_tensor st_heads(st_tensor t, int64_t first, int64_t heads, int64_t width, int64_t step)
 {
     t = st_cols(t, first, heads);

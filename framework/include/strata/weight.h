@@ -149,7 +149,8 @@ ST_FN st_wid st_declare(st_env *e, st_weight w) { w.size = (uint32_t)sizeof w; r
 enum { ST_CUT_ROWS = 1, ST_CUT_COLS, ST_CUT_NONE };
 ST_FN st_wid st_matrix(st_env *e, const char *name, int64_t out, int64_t in, int cut)
 {
-    st_weight w = {0, ST_W_BETA, NULL, NULL, 0, 2, {0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}, 0, 0, NULL, ST_INIT_NORMAL, 0, 0, NULL};
+    st_weight w = {0, ST_W_BETA, NULL, NULL, 0, 2, {0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}, 0, 0, NULL, ST_INIT_NORMAL,
+                   0, 0, NULL};
     w.name = name; w.dim[0] = out; w.dim[1] = in;
     if (cut == ST_CUT_ROWS) w.cut[0] = ST_G_TENSOR;
     if (cut == ST_CUT_COLS) { w.cut[1] = ST_G_TENSOR; w.init = ST_INIT_OUT; }

@@ -37,9 +37,14 @@ typedef struct cuda_norm {
 } cuda_norm;
 typedef struct cuda_sums { cuda_view x; double *part; int64_t per, pieces; float *out; } cuda_sums;
 typedef struct cuda_squares { cuda_walk walk; double *part, weight; int64_t pieces; float *cell; } cuda_squares;
-typedef struct cuda_rope { cuda_view x; const float *cos, *sin; int64_t s_cos, s_sin, half; int32_t interleaved, inverse; } cuda_rope;
-/* Head norms and rotation of queries and keys. together: one kernel has it all. per, pieces: of tokens; part as norm's, the keys' sums
- * behind the queries'. */
+typedef struct cuda_rope {
+    cuda_view x;
+    const float *cos, *sin;
+    int64_t s_cos, s_sin, half;
+    int32_t interleaved, inverse;
+} cuda_rope;
+/* Head norms and rotation of queries and keys. together: one kernel has it all. per, pieces: of tokens; part as norm's, the keys'
+ * sums behind the queries'. */
 typedef struct cuda_qk_side { cuda_view x, y, rstd, dy, dx; const void *w; float *dw; } cuda_qk_side;
 typedef struct cuda_qk {
     int32_t kind, wide, together, interleaved;

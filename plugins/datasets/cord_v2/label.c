@@ -2,8 +2,9 @@
 /* datasets/cord_v2/label.c - ground truth to the tagged text of a label.
  *
  * {"nm": "Tea", "cnt": ["1", "2"]} is <s_nm>Tea</s_nm><s_cnt>1<sep/>2</s_cnt>; an object with text_sequence alone is
- * that text, and a label that is nothing else is content from its first byte to its last. Keys go in descending order of their bytes, as in the reference converter, or as the file has them.
- * Values that are no strings are written as Python prints them, so numbers keep every digit. */
+ * that text, and a label that is nothing else is content from its first byte to its last. Keys go in
+ * descending order of their bytes, as in the reference converter, or as the file has them. Values that are no
+ * strings are written as Python prints them, so numbers keep every digit. */
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>

@@ -230,8 +230,8 @@ static const st_optimizer_ops ops = {
 
 ST_PLUGIN_V1(
     ST_KIND_OPTIMIZER, struct muon, ops, ST_PARAMS(params), ST_KERNEL_TABLE(MUON_IFACE, struct muon_kernels),
-    .caps = ST_CAP_TRAIN | ST_CAP_CONTEXT | ST_CAP_EXPERT, .name = "muon", .version = "0.1.0", .license = "Apache-2.0", .author = "the strata authors",
-    .summary = "momentum made orthogonal for hidden matrices, AdamW for the rest",
+    .caps = ST_CAP_TRAIN | ST_CAP_CONTEXT | ST_CAP_EXPERT, .name = "muon", .version = "0.1.0", .license = "Apache-2.0",
+    .author = "the strata authors", .summary = "momentum made orthogonal for hidden matrices, AdamW for the rest",
     .description = "Muon (K. Jordan et al., 2024): the momentum of every hidden matrix is made orthogonal by a few "
                    "steps of a polynomial iteration. Sections of a fused weight and experts are matrices of their own. "
                    "Embeddings, the output matrix, norms, vectors, biases and kernels of convolutions are updated by "
