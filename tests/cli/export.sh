@@ -21,12 +21,12 @@ again() {
         cmp first/model.safetensors second/model.safetensors && cmp first/config.json second/config.json
 }
 golden=$ST_SRCDIR/tests/golden
-must 'a dense model goes out and comes back, bit for bit' again $golden/dense-vl/config.json $golden/dense-vl/weights.safetensors
+must 'a dense model goes out and comes back, bit for bit' again "$golden/dense-vl/config.json" "$golden/dense-vl/weights.safetensors"
 must 'with convolutions of one channel' grep -aq 'conv1d.weight":{"dtype":"F32","shape":\[[0-9]*,1,4\]' first/model.safetensors
 must 'and patches of a picture' grep -aq 'patch_embed.proj.weight":{"dtype":"F32","shape":\[[0-9]*,3,2,[0-9]*,[0-9]*\]' \
     first/model.safetensors
-must 'one with experts' again $golden/moe-small/config.json $golden/moe-small/weights.safetensors
-must 'one with a tied head' again $golden/dense-tied/config.json $golden/dense-tied/weights.safetensors
+must 'one with experts' again "$golden/moe-small/config.json" "$golden/moe-small/weights.safetensors"
+must 'one with a tied head' again "$golden/dense-tied/config.json" "$golden/dense-tied/weights.safetensors"
 
 trained a
 must 'the newest checkpoint of a run is taken, as bf16' exits 0 'a/checkpoints/step-000000010 in out' "$strata" export a out
