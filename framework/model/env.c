@@ -110,7 +110,7 @@ static int env_tiles(st_env *e, int32_t tile, uint32_t which)
     if (e->status != ST_OK) return -1;
     if (c->part->stack && c->part->stack->part == 0 && c->part->stack != c->m->trunk)
         return env_fail(e, ST_E_UNSUPPORTED, __FILE__, __LINE__,
-                        "work lists over segments exist for the trunk only, not in %s", c->part->stack->path),
+                        "work lists over segments exist for the trunk and its depths, not in %s", c->part->stack->path),
                -1;
     if (tile < 1 || (which != ST_TILES_LOCAL && which != ST_TILES_TIME))
         return env_fail(e, ST_E_INTERNAL, __FILE__, __LINE__, "tiles of %d tokens, kind %u", tile, which), -1;

@@ -120,8 +120,8 @@ static const char *exceeded(const load *l, const st_media_caps *c, int64_t *has,
     const struct {
         const char *name;
         int64_t has, may;
-    } row[] = {{"pictures", l->items, c->items},
-               {"patches", l->units, c->units},
+    } row[] = {{"pictures ([batch] images)", l->items, c->items},
+               {"patches ([batch] patches)", l->units, c->units},
                {"picture tokens", l->rows, c->rows},
                {"frames", l->spans, c->spans},
                {"bytes of pixels", l->payload, c->payload}};

@@ -95,8 +95,8 @@ static bool same_place(const st_bench_launch *a, const st_op_time *t)
            a->bytes == t->bytes / (double)t->calls;
 }
 
-/* Places of one launch that do the same work for the same part become one; -> how many there are. names: one for each
- * name instead. */
+/* Places of one launch that do the same work for the same part become one; -> how many there are. kernel: only
+ * launches of this name, each place by itself; NULL: one for each name. */
 static int gather(const bench *b, const char *kernel, int64_t steps, const st_op_time *times, int n,
                   st_bench_launch *out)
 {

@@ -16,6 +16,7 @@ typedef struct st_bootstrap {       /* how ranks meet first; made by the host fr
 typedef struct st_comm_ops {
     uint32_t size;
     int32_t reads_counts;           /* exchange moves live rows only (1) or whole blocks (0); planning counts bytes by it     */
+    /* The bootstrap is the host's during this call only. */
     int (*open)(void *self, const st_host *, const st_bootstrap *, st_device *, st_comm **world, st_error *);
     int (*split)(st_comm *, int32_t colour, int32_t key, st_comm **out, st_error *); /* all ranks call; colour -1: not in it  */
     void (*close)(st_comm *);

@@ -88,9 +88,8 @@ typedef const st_plugin *(*st_plugin_fn)(void); /* exported as st_plugin_v1 */
         return &plugin; \
     }
 
-/* One per device. The first fault stays (compare-and-swap of code from 0); it makes ST_S_SKIP non-zero on all ranks, so the
- * step changes no weight; the host reads it with the metrics, without waiting, and words it with layer, symbol and text.
- * Never grows. */
+/* One per device. The first fault stays (compare-and-swap of code from 0). The host reads it before a step's update, which then
+ * changes no weight, and words it with layer, symbol and text. Never grows. */
 enum { ST_FAULT_NONE = 0, ST_FAULT_NONFINITE, ST_FAULT_RANGE, ST_FAULT_CAPACITY, ST_FAULT_USER = 256 };
 typedef struct st_fault { uint32_t code; int32_t layer; int64_t a, b; } st_fault;
 
