@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char usage[] =
     "usage: strata export [OPTION...] CHECKPOINT DIR\n"
@@ -24,12 +25,38 @@ static const struct option options[] = {{"dtype", required_argument, NULL, OPT_D
 
 typedef struct job {
     st_cli *cli;
-    const char *checkpoint, *to, *why; /* why: there is no config.json */
+    const char *checkpoint, *to, *part, *why; /* part: beside it until it is whole; why: there is no config.json */
     int32_t dtype;
     st_spec *spec;
     st_registry *registry;
     st_model *model;
 } job;
+
+/* Without slashes at its end, or what is beside it would be in it. */
+static int name_target(job *j, st_error *e)
+{
+    size_t n = strlen(j->to);
+    const char *given = j->to, *last;
+
+    while (n > 1 && given[n - 1] == '/') n--;
+    j->to = st_arena_strndup(j->cli->arena, given, n);
+    j->part = j->to ? st_arena_printf(j->cli->arena, "%s.part", j->to) : NULL;
+    if (!j->part) return st_fail(e, ST_E_NOMEM, "no memory for a path");
+    last = strrchr(j->to, '/') ? strrchr(j->to, '/') + 1 : j->to;
+    if (*last && strcmp(last, ".") && strcmp(last, "..")) return ST_OK;
+    st_fail(e, ST_E_CONFIG, "'%s' is not the name of a folder to write", given);
+    st_error_hint(e, "give the name of a new folder");
+    return ST_E_CONFIG;
+}
+
+/* It may be another's: only what was made here is removed. */
+static int check_part(const job *j, st_error *e)
+{
+    if (!st_path_exists(j->part)) return ST_OK;
+    st_fail(e, ST_E_CONFIG, "%s is there, where %s would be written until it is whole", j->part, j->to);
+    st_error_hint(e, "an export that was broken off leaves it: remove it, or give another name");
+    return ST_E_CONFIG;
+}
 
 /* A folder that is there may be given when it is empty. */
 static int check_target(const job *j, st_error *e)
@@ -53,7 +80,9 @@ static int find(job *j, st_error *e)
     st_checkpoint_state state;
     char *latest;
 
+    ST_TRY(name_target(j, e));
     ST_TRY(check_target(j, e));
+    ST_TRY(check_part(j, e));
     ST_TRY(st_checkpoint_latest(j->checkpoint, j->cli->arena, &latest, e));
     if (latest) j->checkpoint = latest;
     if (st_checkpoint_read_state(j->checkpoint, j->cli->arena, &state, e) == ST_OK) return ST_OK;
@@ -83,32 +112,33 @@ static int copy_file(job *j, const char *from, const char *to, st_error *e)
     return st_file_write_atomic(to, text, n, e);
 }
 
-static int fill(job *j, const char *part, st_error *e)
+static int fill(job *j, st_error *e)
 {
     st_arena *a = j->cli->arena;
-    const char *weights = st_path_join(a, part, "model.safetensors"), *to = st_path_join(a, part, "tokenizer.json"),
+    const char *weights = st_path_join(a, j->part, "model.safetensors"), *to = st_path_join(a, j->part, "tokenizer.json"),
                *tokenizer = st_path_join(a, j->checkpoint, "tokenizer.json");
 
     if (!weights || !to || !tokenizer) return st_fail(e, ST_E_NOMEM, "no memory for a path");
     if (!st_path_exists(tokenizer)) tokenizer = NULL;
-    ST_TRY(st_make_dirs(part, e));
     ST_TRY(st_checkpoint_export(weights, j->model, j->dtype, e));
     if (tokenizer) ST_TRY(copy_file(j, tokenizer, to, e));
-    ST_TRY(st_hf_config_write(part, j->spec, j->model, tokenizer, a, &j->why, e));
-    return st_sync_folder(part, e);
+    ST_TRY(st_hf_config_write(j->part, j->spec, j->model, tokenizer, a, &j->why, e));
+    return st_sync_folder(j->part, e);
 }
 
 /* Beside its place until it is whole. */
 static int write_folder(job *j, st_error *e)
 {
-    char *part = st_arena_printf(j->cli->arena, "%s.part", j->to);
-    st_error later = {0};
-    int rc = part ? st_remove_folder(part, e) : st_fail(e, ST_E_NOMEM, "no memory for a path");
+    const char *above = st_path_dir(j->cli->arena, j->to);
+    int rc;
 
-    if (rc == ST_OK) rc = fill(j, part, e);
-    if (rc == ST_OK && rename(part, j->to) != 0) rc = st_fail_errno(e, j->to, "rename the finished folder to");
+    if (!above) return st_fail(e, ST_E_NOMEM, "no memory for a path");
+    ST_TRY(st_make_dirs(above, e));
+    if (mkdir(j->part, 0777) != 0) return st_fail_errno(e, j->part, "make the folder");
+    rc = fill(j, e);
+    if (rc == ST_OK && rename(j->part, j->to) != 0) rc = st_fail_errno(e, j->to, "rename the finished folder to");
     if (rc == ST_OK) return st_sync_folder_of(j->to, e);
-    if (part) (void)st_remove_folder(part, &later);
+    (void)st_remove_folder(j->part, &(st_error){0});
     return rc;
 }
 

@@ -35,6 +35,15 @@ must 'in half the bytes' test "$(($(wc -c < out/model.safetensors) * 2))" -lt \
     "$(($(wc -c < a/checkpoints/step-000000010/model.safetensors) + 20000))"
 must 'nothing else is left' test ! -e out.part
 must 'a folder with something in it is refused' exits 1 'out is not empty' "$strata" export a out
+must 'a name may end in a slash' exits 0 'step-000000010 in slash' "$strata" export a slash//
+must 'and the folder has that name' cmp out/model.safetensors slash/model.safetensors
+mkdir empty
+must 'an empty folder is filled' exits 0 'in empty' "$strata" export a empty/
+must 'this folder is refused' exits 1 "'.' is not the name of a folder" "$strata" export a .
+mkdir own.part && echo mine > own.part/data
+must 'what lies beside it is not removed' exits 1 'own.part is there' "$strata" export a own
+must 'nor written to' test "$(ls own.part; cat own.part/data; ls -d own 2> /dev/null)" = "data
+mine"
 must 'a checkpoint that is not there too' exits 3 'nowhere/state.json: cannot open' "$strata" export nowhere out2
 must 'and makes nothing' test ! -e out2 -a ! -e out2.part
 must 'a type that is none' exits 2 '--dtype f16: bf16 or f32' "$strata" export a out2 --dtype f16
