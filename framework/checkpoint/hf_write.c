@@ -15,7 +15,8 @@ typedef struct writer {
     const st_model_layer *layers;
     int n;
     st_arena *arena;
-    const st_model_layer *linear, *full, *channel, *position, *encoder, *v, *f; /* the first of each; NULL: there is none */
+    const st_model_layer *linear, *full, *channel, *position, *encoder, *v, *f,
+        *mtp; /* the first of each; NULL: there is none */
     const char *why;
 } writer;
 
@@ -34,6 +35,16 @@ static const char *text_of(const writer *w, const st_model_layer *l, const char 
         st_buf_free(&b);
     }
     return found ? found : "";
+}
+/* A value of [stack], also one that was left at its default. */
+static const char *stack_text(const writer *w, const char *key)
+{
+    const st_value *v = st_spec_get((st_spec *)w->spec, "stack", key), *taken;
+    int n = st_spec_defaults(w->spec, &taken);
+
+    for (int i = 0; i < n && !v; i++)
+        if (!strcmp(taken[i].section, "stack") && !strcmp(taken[i].key, key)) v = &taken[i];
+    return v ? v->text : "";
 }
 static json_int_t whole_of(const writer *w, const st_model_layer *l, const char *key)
 {
@@ -92,11 +103,70 @@ static bool fits(writer *w, const st_model_layer *l, int *trunk, int *blocks)
 {
     if (l->kind == ST_KIND_POSITION) return same_plugin(&w->position, l, "mrope");
     if (l->kind == ST_KIND_ENCODER) return same_plugin(&w->encoder, l, "qwen35_vision");
-    if (l->kind == ST_KIND_HEAD) return is(l, "lm") || is(l, "mtp");
+    if (l->kind == ST_KIND_HEAD) return is(l, "lm") || same_plugin(&w->mtp, l, "mtp");
     if (l->kind != ST_KIND_LAYER) return true;
     if (l->depth == 0) return fits_trunk(w, l, (*trunk)++);
-    if (l->depth > 0) return is(l, "attention") || (w->channel && is(l, w->channel->plugin->name));
+    if (l->depth > 0)
+        return same_plugin(&w->full, l, "attention") ||
+               (w->channel && same_plugin(&w->channel, l, w->channel->plugin->name));
     return (*blocks)++ % 2 == 0 ? same_plugin(&w->v, l, "attention") : same_plugin(&w->f, l, "gelu_mlp");
+}
+
+/* ---- what a config.json has no key for, or its readers know in one way only ---- */
+
+typedef struct fixed {
+    const char *key, *value;
+} fixed;
+
+static bool has_all(writer *w, const st_model_layer *l, const fixed *f, size_t n)
+{
+    for (size_t i = 0; l && i < n; i++) {
+        const char *text = text_of(w, l, f[i].key);
+        if (!strcmp(text, f[i].value)) continue;
+        w->why = st_arena_printf(w->arena, "%s has %s = %s", l->path, f[i].key, text);
+        return false;
+    }
+    return true;
+}
+
+/* The blocks' heads are their columns, cut into equal parts. */
+static bool has_blocks(writer *w, int blocks)
+{
+    int64_t heads = whole_of(w, w->v, "heads"), hidden = whole_of(w, w->encoder, "hidden");
+
+    if (!w->encoder) return true;
+    if (!w->v || !w->f || blocks % 2) w->why = "its encoder's layers are not pairs of attention and an MLP";
+    else if (whole_of(w, w->v, "kv_heads") != heads || heads * whole_of(w, w->v, "head_dim") != hidden)
+        w->why = st_arena_printf(w->arena, "heads x head_dim of %s, or its kv_heads, are not those of %lld columns",
+                                 w->v->path, (long long)hidden);
+    else return true;
+    return false;
+}
+
+static bool has_shared_expert(writer *w)
+{
+    if (!is(w->channel, "moe") || whole_of(w, w->channel, "shared_width") > 0) return true;
+    w->why = st_arena_printf(w->arena, "%s has shared_width = 0", w->channel->path);
+    return false;
+}
+
+static bool is_as_read(writer *w, int blocks)
+{
+    static const fixed full[] = {{"gate", "yes"}, {"qk_norm", "yes"}, {"bias", "no"}, {"causal", "yes"},
+                                 {"rotary", "yes"}, {"names", "decoder"}},
+                       v[] = {{"gate", "no"}, {"qk_norm", "no"}, {"bias", "yes"}, {"causal", "no"}, {"rotary", "yes"},
+                              {"names", "vision"}},
+                       f[] = {{"act", "gelu_tanh"}, {"bias", "yes"}}, encoder[] = {{"base", "10000"}},
+                       mtp[] = {{"repeated", "no"}};
+    const char *norm = stack_text(w, "norm");
+
+    if (strcmp(norm, "rms1p") != 0) {
+        w->why = st_arena_printf(w->arena, "[stack] has norm = %s", norm);
+        return false;
+    }
+    return has_all(w, w->full, full, ST_COUNT(full)) && has_all(w, w->v, v, ST_COUNT(v)) &&
+           has_all(w, w->f, f, ST_COUNT(f)) && has_all(w, w->encoder, encoder, ST_COUNT(encoder)) &&
+           has_all(w, w->mtp, mtp, ST_COUNT(mtp)) && has_blocks(w, blocks) && has_shared_expert(w);
 }
 
 static bool is_family(writer *w)
@@ -109,8 +179,9 @@ static bool is_family(writer *w)
         w->why = st_arena_printf(w->arena, "%s is %s", l->path, l->plugin->name);
         return false;
     }
-    if (trunk % 2 || !w->channel || !w->position) w->why = "its layers are not pairs of a mixer and an MLP with mrope";
-    return !w->why;
+    if (trunk % 2 == 0 && w->channel && w->full && w->position) return is_as_read(w, blocks);
+    w->why = "its layers are not pairs of a mixer and an MLP, some of attention with mrope";
+    return false;
 }
 
 /* ---- the parts of config.json ---- */
@@ -134,17 +205,6 @@ static int depths_of(const writer *w)
     for (int i = 0; i < w->n; i++)
         if (w->layers[i].depth > depths) depths = w->layers[i].depth;
     return depths;
-}
-
-/* A value of [stack], also one that was left at its default. */
-static const char *stack_text(const writer *w, const char *key)
-{
-    const st_value *v = st_spec_get((st_spec *)w->spec, "stack", key), *taken;
-    int n = st_spec_defaults(w->spec, &taken);
-
-    for (int i = 0; i < n && !v; i++)
-        if (!strcmp(taken[i].section, "stack") && !strcmp(taken[i].key, key)) v = &taken[i];
-    return v ? v->text : "";
 }
 
 static void set(json_t *j, const char *key, json_t *v) { json_object_set_new(j, key, v); }

@@ -48,6 +48,19 @@ must 'a checkpoint that is not there too' exits 3 'nowhere/state.json: cannot op
 must 'and makes nothing' test ! -e out2 -a ! -e out2.part
 must 'a type that is none' exits 2 '--dtype f16: bf16 or f32' "$strata" export a out2 --dtype f16
 
+# A config.json that says less than the spec would be one of another model
+other() {
+    rm -rf other other-out
+    "$strata" train micro.ini -o other --set run.steps=1 --set eval.show=0 --set "$1" || return 1
+    exits 0 "without a config.json: $2" "$strata" export other other-out && test ! -e other-out/config.json
+}
+must 'no config.json of other norms' other stack.norm=rms '[stack] has norm = rms,'
+must 'of attention without a gate' other 'layer.*.gate=no' 'layers.2 has gate = no,'
+must 'of attention without rotation' other 'layer.*.rotary=no' 'layers.2 has rotary = no,'
+must 'of an encoder with another activation' other layer.F.act=gelu_erf 'encoder.blocks.1 has act = gelu_erf,'
+must 'of an encoder with another base' other encoder.base=5000 'encoder has base = 5000,'
+must 'of an encoder with wider heads' other layer.V.head_dim=32 'heads x head_dim of encoder.blocks.0'
+
 "$strata" new layer tilt > said && make -C tilt > said 2>&1 && "$strata" train tilt/spec.ini -o b --set run.steps=2 > said 2>&1
 must 'a weight without such a name is named' exits 1 'has no HuggingFace name' "$strata" export b out3
 must 'and nothing half is left' test ! -e out3 -a ! -e out3.part
