@@ -64,7 +64,8 @@ must 'and three commands' test "$(wc -l < commands)" = 3
 must 'the first shows the caption' exits 0 'trained text: "a red door"' sh -c "$(sed -n 1p commands)"
 must 'the second that all is in order' exits 0 'looked at  2 of 2 samples, all can be used' sh -c "$(sed -n 2p commands)"
 must 'the third trains' exits 0 'truth  <s_what>cup</s_what><s_count>1</s_count>' \
-    sh -c "$(sed -n 3p commands) --set run.backend=cpu --set run.steps=2"
+    sh -c "$(sed -n 3p commands) --set run.backend=cpu --set run.steps=2 --set batch.rows=1 \
+        --set eval.show_tokens=60"
 must 'where the guide says' test -f runs/captions/metrics.jsonl
 cd ..
 
