@@ -122,6 +122,7 @@ static int pattern_text(st_model *m, st_diags *d, char **out, const st_value **a
 {
     const stack_keys *k = &m->stack_keys;
     const st_value *blocks = st_spec_get(m->spec, "stack", "blocks");
+    int64_t depths = k->mtp_depths == ST_UNSET_INT ? 0 : k->mtp_depths;
     st_error e = {0};
     char *made = NULL;
 
@@ -133,7 +134,7 @@ static int pattern_text(st_model *m, st_diags *d, char **out, const st_value **a
         if (why)
             return st_spec_fail(m->spec, d, blocks, why, "linear = %s, full = %s, mlp = %s: one symbol each", k->linear,
                                 k->full, k->mlp);
-        if (st_pattern_expand(k->blocks, k->cadence, k->linear[0], k->full[0], k->mlp[0], k->mtp_depths, m->arena,
+        if (st_pattern_expand(k->blocks, k->cadence, k->linear[0], k->full[0], k->mlp[0], depths, m->arena,
                               &made, &e) != ST_OK)
             return st_spec_fail(m->spec, d, blocks, e.hint, "%s", e.message);
     }
@@ -158,7 +159,8 @@ static char *plain_text(st_arena *a, const st_pattern *p)
     return text;
 }
 
-/* Without blocks the depths are the pattern's; a number that says otherwise is a mistake in one of the two. */
+/* Without blocks the depths are the pattern's; a number that says otherwise is a mistake in one of the two. It has no
+ * default: a checkpoint's spec, which has all of them written out, would say 0. */
 static int check_depth_count(st_model *m, st_diags *d)
 {
     const st_value *at = st_spec_get(m->spec, "stack", "mtp_depths");

@@ -48,6 +48,13 @@ must 'a checkpoint that is not there too' exits 3 'nowhere/state.json: cannot op
 must 'and makes nothing' test ! -e out2 -a ! -e out2.part
 must 'a type that is none' exits 2 '--dtype f16: bf16 or f32' "$strata" export a out2 --dtype f16
 
+sed 's/^pattern = G-\*-/&\/*-/' micro.ini > depth.ini
+must 'a model with a depth is trained' "$strata" train depth.ini -o d --set run.steps=1 --set eval.show=0
+must 'and goes out' exits 0 'in depth' "$strata" export d depth
+must 'with the depth' grep -aq '"mtp.layers.0.self_attn.q_proj.weight"' depth/model.safetensors
+must 'into a spec' "$strata" spec from-hf depth -o depth-back.ini
+must 'that takes its weights' exits 0 'G-*-/*-' "$strata" check depth-back.ini
+
 # A config.json that says less than the spec would be one of another model
 other() {
     rm -rf other other-out

@@ -40,6 +40,9 @@ must 'those of the depth too' has a/metrics.jsonl '"head.mtp.1.layers.1.violatio
 must 'a checkpoint holds all experts of a layer together' has a/checkpoints/step-000000024/model.safetensors \
     '"layers.1.gate_up":{"dtype":"F32","shape":[16,16,16]'
 
+must 'it is a spec too, with its depth' exits 0 '/*E' "$strata" check a/checkpoints/step-000000024
+must 'and is evaluated as the run was' exits 0 "$(grep -o 'step 24, held out: .*' a/log | tail -n 1)" "$strata" eval a
+
 cp -r a broken
 rm -r broken/checkpoints/step-000000024
 must 'a run that broke off is resumed' train broken --resume
